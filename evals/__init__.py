@@ -1,0 +1,1 @@
+"""Problem suite, scoring, baselines and benchmark reports."""

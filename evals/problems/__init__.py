@@ -1,0 +1,1 @@
+"""The problems that Warpsmith ships: one file each, written for this suite."""

@@ -1,0 +1,1 @@
+"""The controller: nodes, routers, Python API, batch and command line."""

@@ -1,0 +1,1 @@
+"""Records: what is known. Frozen pydantic models, no torch, no I/O."""

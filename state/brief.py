@@ -1,0 +1,41 @@
+"""Everything a writer gets to see when it is asked for candidates."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from .base import Record
+from .candidate import Candidate, Language
+from .device import DeviceSheet
+from .evaluation import Evaluation
+from .feedback import Feedback
+from .plan import Plan
+from .problem import Problem
+
+Directive = Literal["explore", "diversify", "rewrite", "tune", "repair"]
+
+
+class Scored(Record):
+    """A candidate with its evaluation."""
+
+    candidate: Candidate
+    evaluation: Evaluation
+
+
+class Brief(Record):
+    """One request to a writer."""
+
+    problem: Problem
+    device: DeviceSheet
+    plan: Plan
+    language: Language
+    directive: Directive
+    pool: tuple[Scored, ...] = ()
+    """The best verified candidates so far, best first."""
+    seeds: tuple[Scored, ...] = ()
+    """For `rewrite` and `tune`: the candidates to start from."""
+    feedback: tuple[Feedback, ...] = ()
+    tried: frozenset[str] = frozenset()
+    """Ids of candidates already evaluated."""
+    temperature: float = Field(default=1.0, ge=0)
+    rng_seed: int = 0

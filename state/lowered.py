@@ -1,0 +1,64 @@
+"""A reference lowered to core ATen operators: what the offline planner reads. Plain data, no torch."""
+
+from typing import Any
+
+from pydantic import Field
+
+from .base import Record
+from .sizes import Size
+
+
+class Value(Record):
+    """Shape (may be symbolic) and dtype of one tensor in the graph."""
+
+    shape: tuple[Size, ...]
+    dtype: str
+
+
+class Ref(Record):
+    """A use of another node's result as an argument."""
+
+    ref: str
+
+
+class Node(Record):
+    """One operator call, input, parameter, buffer or constant, in execution order."""
+
+    name: str
+    op: str
+    """`input`, `parameter`, `buffer`, `constant`, or an overload such as `aten.add.Tensor`; `getitem` picks an output."""
+    args: tuple[Any, ...] = ()
+    """Literals, `{"ref": name}` for another node, `{"size": s}` for a symbolic integer, nested lists of these."""
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    output: Value | None = None
+    """None where the operator returns several tensors (see `getitem`) or no tensor."""
+    target: str = ""
+    """For parameters and buffers the qualified name (`linear.weight`); for inputs the forward argument's name."""
+    strides: tuple[Size, ...] | None = None
+    """Element strides of inputs and parameters, where they are not contiguous."""
+
+
+class Symbol(Record):
+    """A free dimension: `name` is the size of dimension `dim` of input number `input`; `hint` its value now."""
+
+    name: str
+    input: int
+    dim: int
+    hint: int
+
+
+class LoweredGraph(Record):
+    """A reference as a list of operators in execution order."""
+
+    nodes: tuple[Node, ...]
+    outputs: Any
+    """Nested structure of the result, with `{"ref": name}` at the leaves and literals elsewhere."""
+    symbols: tuple[Symbol, ...] = ()
+    mutated: tuple[str, ...] = ()
+    """Inputs that the reference changes in place."""
+    unsupported: str = ""
+    """Why the reference could not be lowered; then `nodes` is empty."""
+
+    @property
+    def hints(self) -> dict[str, int]:
+        return {symbol.name: symbol.hint for symbol in self.symbols}

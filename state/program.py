@@ -1,0 +1,167 @@
+"""Kernel programs: what one fused kernel computes, before any language or tile size is chosen.
+
+The planner turns a lowered graph into a `ForwardPlan`: a list of steps, each one kernel (or one PyTorch call that
+stays). Writers render a program into Triton or CUDA source with a setting of their template's slots.
+
+A `LoopProgram` runs over an iteration space of axes, some of them reduced. Every load, statement and store is an
+element of that space: a load's stride is 0 along axes it is broadcast over, a statement after a reduction has the same
+value along the reduced axes, and a store with stride 0 along the reduced axes is written once for each outer element.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from .base import Record
+from .lowered import Symbol, Value
+from .sizes import Size
+
+# Pointwise vocabulary, by number of operands. Both writers print all of it.
+UNARY = (
+    "neg abs exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal sin cos tanh erf sigmoid relu floor ceil round trunc "
+    "sign logical_not bitwise_not isnan isinf square"
+).split()
+BINARY = (
+    "add sub mul div maximum minimum pow fmod remainder floor_div eq ne lt le gt ge logical_and logical_or logical_xor "
+    "bitwise_and bitwise_or bitwise_xor"
+).split()
+TERNARY = "where clamp".split()
+"""`where(condition, a, b)`; `clamp(x, low, high)` with NaN kept, a missing bound written as -inf or inf."""
+OTHER = ("cast", "iota")
+"""`cast(x)` converts to the statement's dtype; `iota(axis)` is the index along an axis of the space."""
+REDUCTIONS = "reduce_sum reduce_prod reduce_max reduce_min reduce_argmax reduce_argmin reduce_any reduce_all".split()
+"""Over all reduced axes at once. Argument reductions give the index along the flattened reduced axes, first on ties."""
+
+
+class Load(Record):
+    """Reads one element of a value of the forward pass at each point of the space."""
+
+    name: str
+    value: str
+    dtype: str
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+
+class Statement(Record):
+    """One scalar operation; `args` are names of earlier loads or statements, or literals.
+
+    `dtype` is the type that PyTorch would give the result. Arithmetic on float16 and bfloat16 is done in float32, and
+    only a `cast` or a store rounds: PyTorch's own rounding between fused operators is not reproduced.
+    """
+
+    name: str
+    op: str
+    args: tuple[str | bool | int | float, ...]
+    dtype: str
+    level: int = 0
+    """How many reductions must be complete before this can be computed."""
+
+
+class Store(Record):
+    """Writes a loaded or computed element to a value that the step makes (always a fresh contiguous tensor)."""
+
+    name: str
+    value: str
+    dtype: str
+    strides: tuple[Size, ...]
+
+
+class LoopProgram(Record):
+    """A fused pointwise or reduction kernel."""
+
+    kind: Literal["loop"] = "loop"
+    name: str
+    space: tuple[Size, ...]
+    reduced: tuple[bool, ...]
+    """One flag an axis; none set means pointwise."""
+    loads: tuple[Load, ...]
+    body: tuple[Statement, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def levels(self) -> int:
+        """How many passes over the reduced axes end in a reduction."""
+        return max((s.level for s in self.body if s.op in REDUCTIONS), default=-1) + 1
+
+
+class Operand(Record):
+    """One factor of a matrix product: strides along the batch axes, then its rows, then its columns."""
+
+    value: str
+    dtype: str
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+
+class MatmulProgram(Record):
+    """A (batched) matrix product with a fused pointwise epilogue.
+
+    The epilogue runs over the space (*batch, m, n); in its body the name `acc` is the float32 sum over k.
+    """
+
+    kind: Literal["matmul"] = "matmul"
+    name: str
+    batch: tuple[Size, ...]
+    m: Size
+    n: Size
+    k: Size
+    a: Operand
+    """Strides (*batch, m, k)."""
+    b: Operand
+    """Strides (*batch, k, n)."""
+    loads: tuple[Load, ...]
+    body: tuple[Statement, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def space(self) -> tuple[Size, ...]:
+        return (*self.batch, self.m, self.n)
+
+
+class TorchStep(Record):
+    """An operator that no template covers: the candidate calls PyTorch for it."""
+
+    kind: Literal["torch"] = "torch"
+    name: str
+    op: str
+    """As in `Node.op`: `aten.convolution.default`."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    outputs: tuple[str, ...]
+    """Value names, one an output of the operator."""
+
+
+class ViewStep(Record):
+    """A strided view of a value, free at run time: `torch.as_strided(base, shape, strides, offset)`."""
+
+    kind: Literal["view"] = "view"
+    name: str
+    base: str
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+
+Step = Annotated[LoopProgram | MatmulProgram | TorchStep | ViewStep, Field(discriminator="kind")]
+
+
+class ForwardPlan(Record):
+    """The whole forward pass as kernels: the values it starts from, the steps in order, and what it returns."""
+
+    inputs: tuple[str, ...]
+    """Value names of the forward arguments, in order (scalars included)."""
+    parameters: dict[str, str] = Field(default_factory=dict)
+    """Value name to qualified parameter or buffer name: `{"p_linear_weight": "linear.weight"}`."""
+    symbols: tuple[Symbol, ...] = ()
+    values: dict[str, Value]
+    """Shape and dtype of every tensor value that a step reads or makes."""
+    steps: tuple[Step, ...]
+    returns: Any
+    """As in `LoweredGraph.outputs`, naming values."""
+    uncovered: tuple[str, ...] = ()
+    """Operators that stay in PyTorch, by name."""
+
+    @property
+    def hints(self) -> dict[str, int]:
+        return {symbol.name: symbol.hint for symbol in self.symbols}

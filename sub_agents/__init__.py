@@ -1,0 +1,1 @@
+"""Planner and writers: they propose, the harness decides."""

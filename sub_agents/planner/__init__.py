@@ -1,0 +1,1 @@
+"""Lowered graph to kernel programs and strategies."""

@@ -1,0 +1,1 @@
+"""Kernel templates with typed slots, in Triton and CUDA."""

@@ -1,0 +1,1 @@
+"""The one harness: loads problems, compiles, checks, times and profiles candidates."""
