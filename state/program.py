@@ -46,6 +46,9 @@ class Load(Record):
 class Statement(Record):
     """One scalar operation; `args` are names of earlier loads or statements, or literals.
 
+    A string that names neither is a symbolic size such as `64*s0` (an int64 value): the count in a mean over a free
+    dimension.
+
     `dtype` is the type that PyTorch would give the result. Arithmetic on float16 and bfloat16 is done in float32, and
     only a `cast` or a store rounds: PyTorch's own rounding between fused operators is not reproduced.
     """
