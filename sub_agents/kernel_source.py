@@ -11,7 +11,7 @@ from .slots import Setting, Slot
 class KernelSource(Record):
     """Source of one step. `code` defines `function`, called as `function(*reads, *symbols)`.
 
-    It gets the tensors named in `reads` (values in order of first use) and the plan's symbols as ints, allocates its
+    It gets the tensors named in `reads` (values in order of first use) and the named symbols as ints, allocates its
     outputs with `torch.empty` on the inputs' device, launches on torch's current stream, and returns one tensor, or a
     tuple in the order of the program's stores where there are several.
     """
@@ -21,6 +21,8 @@ class KernelSource(Record):
     code: str
     function: str
     reads: tuple[str, ...]
+    symbols: tuple[str, ...] = ()
+    """The plan's symbols that the function takes after the reads, in this order (those that the program uses)."""
 
 
 class Template(Protocol):
