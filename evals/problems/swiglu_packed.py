@@ -1,0 +1,24 @@
+"""SwiGLU on a packed gate-and-up projection, bfloat16: both halves are strided views of one tensor."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+ranges = {"tokens": (1, 65536), "hidden": (1, 16384)}
+workloads = {"small": {"tokens": 24, "hidden": 320}, "odd": {"tokens": 2053, "hidden": 6827}}
+
+
+class Model(nn.Module):
+    """silu(gate) * up, x of shape (tokens, 2 * hidden)."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gate, up = x.chunk(2, dim=-1)
+        return F.silu(gate) * up
+
+
+def get_inputs(tokens: int = 16384, hidden: int = 5504) -> list[torch.Tensor]:
+    return [torch.randn(tokens, 2 * hidden, dtype=torch.bfloat16)]
+
+
+def get_init_inputs() -> list[int]:
+    return []

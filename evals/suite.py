@@ -1,0 +1,69 @@
+"""The suite as data: which problems it holds, with their family and main floating-point type for the tables.
+
+The labels are for reading results only. Planner, writers and harness see a problem file and nothing of this.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from ..state.base import Record
+from ..state.errors import InvalidInput
+
+Family = Literal["pointwise", "reduction", "matmul"]
+PROBLEMS_DIR = Path(__file__).parent / "problems"
+
+
+class SuiteProblem(Record):
+    """One problem file of the suite."""
+
+    name: str
+    """File name without `.py`."""
+    family: Family
+    dtype: Literal["float32", "bfloat16"]
+    """Type that most of the traffic is in."""
+
+    @property
+    def path(self) -> Path:
+        return PROBLEMS_DIR / f"{self.name}.py"
+
+
+def _family(family: Family, float32: str, bfloat16: str) -> tuple[SuiteProblem, ...]:
+    return tuple(SuiteProblem(name=name, family=family, dtype="float32") for name in float32.split()) + tuple(
+        SuiteProblem(name=name, family=family, dtype="bfloat16") for name in bfloat16.split()
+    )
+
+
+SUITE: tuple[SuiteProblem, ...] = (
+    *_family(
+        "pointwise",
+        "layer_scale_residual adamw_step ema_in_place image_normalise channel_affine_hardswish gru_gates",
+        "bias_gelu_tanh swiglu_packed rotary_halves dequantise_groups",
+    ),
+    *_family(
+        "reduction",
+        "log_softmax_vocabulary residual_layer_norm group_norm_silu channel_l2_normalise row_max_argmax "
+        "channel_statistics smooth_l1_mean",
+        "attention_softmax logsumexp_penalty rms_norm_residual masked_mean_pool",
+    ),
+    *_family(
+        "matmul",
+        "linear_fp32 weight_gradient bmm_small_matrices linear_scaled_residual pairwise_distances",
+        "linear_gelu attention_scores decode_projection low_rank_update gated_projection",
+    ),
+)
+
+
+def select(names: str = "", shard: str = "0/1") -> tuple[SuiteProblem, ...]:
+    """Problems by comma-separated names (all for none), of which every n-th from i for `shard` = `i/n`.
+
+    Raises InvalidInput for an unknown name or a shard that is not `i/n` with 0 <= i < n.
+    """
+    by_name = {problem.name: problem for problem in SUITE}
+    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(by_name)
+    unknown = [name for name in wanted if name not in by_name]
+    if unknown:
+        raise InvalidInput(f"--problems: no problem {unknown[0]!r} in the suite; known: {', '.join(sorted(by_name))}")
+    index, _, count = shard.partition("/")
+    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
+        raise InvalidInput(f"--shard: {shard!r} is not i/n with 0 <= i < n, such as 0/2")
+    return tuple(by_name[name] for name in wanted)[int(index) :: int(count)]
