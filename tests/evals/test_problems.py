@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from warpsmith.evals.suite import PROBLEMS_DIR, SUITE, SuiteProblem
 
 every_problem = pytest.mark.parametrize("entry", SUITE, ids=lambda entry: entry.name)
