@@ -28,7 +28,8 @@ class Node(Record):
     op: str
     """`input`, `parameter`, `buffer`, `constant`, or an overload such as `aten.add.Tensor`; `getitem` picks an output."""
     args: tuple[Any, ...] = ()
-    """Literals, `{"ref": name}` for another node, `{"size": s}` for a symbolic integer, nested lists of these."""
+    """Literals, `{"ref": name}` for another node, `{"size": s}` for a symbolic integer, `{"float": "inf"}`,
+    `{"dtype": name}`, `{"device": name}`, `{"memory_format": name}`, `{"layout": name}`; nested lists of these."""
     kwargs: dict[str, Any] = Field(default_factory=dict)
     output: Value | None = None
     """None where the operator returns several tensors (see `getitem`) or no tensor."""
@@ -52,7 +53,8 @@ class LoweredGraph(Record):
 
     nodes: tuple[Node, ...]
     outputs: Any
-    """Nested structure of the result, with `{"ref": name}` at the leaves and literals elsewhere."""
+    """Structure of the result: `{"ref": name}` at tensors, `{"size": s}` at sizes, literals; tuples and dicts as
+    `{"tuple": [...]}` and `{"dict": [[key, value], ...]}`, which JSON keeps apart from lists."""
     symbols: tuple[Symbol, ...] = ()
     mutated: tuple[str, ...] = ()
     """Inputs that the reference changes in place."""

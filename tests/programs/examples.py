@@ -10,6 +10,9 @@ from warpsmith.state.program import ForwardPlan, Load, LoopProgram, MatmulProgra
 from warpsmith.state.sizes import Size, product
 from warpsmith.state.sizes import value as number
 
+Symbols = dict[str, tuple[int, int, int]] | None
+"""Input number, dimension and hint of each symbol."""
+
 
 def contiguous(shape: tuple[Size, ...]) -> tuple[Size, ...]:
     """Element strides of a contiguous tensor."""
@@ -25,12 +28,15 @@ def _say(name: str, op: str, *args: Any, level: int = 0, dtype: str = "float32")
 
 
 def _plan(
-    step: LoopProgram | MatmulProgram, inputs: dict[str, Value], outputs: dict[str, Value], symbols: dict[str, tuple] = {}
+    step: LoopProgram | MatmulProgram,
+    inputs: dict[str, Value],
+    outputs: dict[str, Value],
+    symbols: Symbols = None,
 ) -> ForwardPlan:
     names = [{"ref": name} for name in outputs]
     return ForwardPlan(
         inputs=tuple(inputs),
-        symbols=tuple(Symbol(name=s, input=i, dim=d, hint=h) for s, (i, d, h) in symbols.items()),
+        symbols=tuple(Symbol(name=s, input=i, dim=d, hint=h) for s, (i, d, h) in (symbols or {}).items()),
         values={**inputs, **outputs},
         steps=(step,),
         returns=names[0] if len(names) == 1 else names,
@@ -41,7 +47,7 @@ def _value(*shape: Size, dtype: str = "float32") -> Value:
     return Value(shape=shape, dtype=dtype)
 
 
-def relu_add(rows: Size = 33, columns: Size = 70, symbols: dict[str, tuple] = {}) -> ForwardPlan:
+def relu_add(rows: Size = 33, columns: Size = 70, symbols: Symbols = None) -> ForwardPlan:
     """`relu(x + bias)` with the bias broadcast over rows."""
     program = LoopProgram(
         name="relu_add",
@@ -87,7 +93,7 @@ def _softmax_body() -> tuple[Statement, ...]:
     )
 
 
-def softmax(rows: Size = 19, columns: Size = 131, symbols: dict[str, tuple] = {}) -> ForwardPlan:
+def softmax(rows: Size = 19, columns: Size = 131, symbols: Symbols = None) -> ForwardPlan:
     """Softmax over the last, contiguous dimension."""
     program = LoopProgram(
         name="softmax",
@@ -141,7 +147,7 @@ def layer_norm(rows: int = 23, columns: int = 77, dtype: str = "float32") -> For
     return _plan(program, inputs, {"y": _value(rows, columns, dtype=dtype)})
 
 
-def sum_all(n: Size = 4099, symbols: dict[str, tuple] = {}) -> ForwardPlan:
+def sum_all(n: Size = 4099, symbols: Symbols = None) -> ForwardPlan:
     """Mean of squares of everything: no outer axis; the count may be a symbol."""
     program = LoopProgram(
         name="mean_square",
@@ -202,7 +208,7 @@ def group_norm() -> ForwardPlan:
     return _plan(program, inputs, {"y": _value(3, 4, 35)})
 
 
-def linear_relu(m: Size = 37, n: int = 50, k: int = 67, symbols: dict[str, tuple] = {}) -> ForwardPlan:
+def linear_relu(m: Size = 37, n: int = 50, k: int = 67, symbols: Symbols = None) -> ForwardPlan:
     """`relu(x @ weight.T + bias)` in float32: weight is (n, k), as in `nn.Linear`."""
     program = MatmulProgram(
         name="linear_relu",

@@ -1,0 +1,241 @@
+"""An exported program as a `LoweredGraph`: plain data in place of torch's nodes, sizes and types."""
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind
+from torch.utils import _pytree as pytree
+
+from ...state.lowered import LoweredGraph, Node, Symbol, Value
+from ...state.sizes import Size, written
+
+LARGEST_LITERAL = 64
+"""Elements of a constant tensor that is written into the graph as a literal."""
+
+# Checks and bookkeeping that compute nothing.
+IGNORED = ("_assert", "sym_constrain_range", "_guards_fn", "sym_size", "sym_numel", "lazy_load_decompositions")
+
+
+class Unsupported(Exception):
+    """The program cannot be written down; the text says why in one line."""
+
+
+class NotAProduct(Exception):
+    """A size is not a product of integers and symbols; `dimensions` are the (input, dim) pairs that cause it."""
+
+    def __init__(self, expression: str, dimensions: frozenset[tuple[int, int]]) -> None:
+        super().__init__(f"the size {expression} is not a product")
+        self.dimensions = dimensions
+
+
+class _Sizes:
+    """Turns torch's sizes into `Size`, naming symbols s0, s1... in order of the inputs' dimensions."""
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        self.symbols: dict[Any, Symbol] = {}
+        self._sources: dict[Any, set[tuple[int, int]]] = {}
+        for i, value in enumerate(inputs):
+            for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+                self._see(i, dim, size)
+
+    def _see(self, i: int, dim: int, size: Any) -> None:
+        if isinstance(size, int):
+            return
+        expression = size.node.expr
+        for symbol in expression.free_symbols:
+            self._sources.setdefault(symbol, set()).add((i, dim))
+        if expression.is_Symbol and expression not in self.symbols:
+            name = f"s{len(self.symbols)}"
+            self.symbols[expression] = Symbol(name=name, input=i, dim=dim, hint=int(size.node.hint))
+
+    def size(self, size: Any) -> Size:
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        if expression.is_Integer:
+            return int(expression)
+        coefficient, parts = expression.as_coeff_mul()
+        names: list[str] = []
+        for part in parts:
+            base, power = part.as_base_exp()
+            if base not in self.symbols or not power.is_Integer or power < 1:
+                raise self._not_a_product(expression)
+            names += [self.symbols[base].name] * int(power)
+        if not coefficient.is_Integer or coefficient < 0:
+            raise self._not_a_product(expression)
+        return written(int(coefficient), names)
+
+    def _not_a_product(self, expression: Any) -> Exception:
+        dimensions: set[tuple[int, int]] = set()
+        for symbol in expression.free_symbols:
+            if symbol not in self._sources:
+                return Unsupported(f"the size {expression} depends on data")
+            dimensions |= self._sources[symbol]
+        return NotAProduct(str(expression), frozenset(dimensions))
+
+    def value(self, tensor: torch.Tensor) -> Value:
+        return Value(shape=tuple(self.size(s) for s in tensor.shape), dtype=dtype_name(tensor.dtype))
+
+    def strides(self, tensor: torch.Tensor) -> tuple[Size, ...] | None:
+        return None if tensor.is_contiguous() else tuple(self.size(s) for s in tensor.stride())
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """torch's name without the prefix."""
+    return str(dtype).removeprefix("torch.")
+
+
+def record(exported: ExportedProgram, model: nn.Module) -> LoweredGraph:
+    """The program as a record. Raises NotAProduct or Unsupported."""
+    specs = {spec.arg.name: spec for spec in exported.graph_signature.input_specs}
+    placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"]
+    user = [node for node in placeholders if specs[node.name].kind is InputKind.USER_INPUT]
+    sizes = _Sizes([node.meta.get("val") for node in user])
+    nodes: list[Node] = []
+    for node in exported.graph.nodes:
+        if node.op == "placeholder":
+            nodes.append(_placeholder(node, specs[node.name], sizes, exported, model))
+        elif node.op == "call_function":
+            nodes.extend(_call(node, sizes))
+        elif node.op != "output":
+            raise Unsupported(f"control flow ({node.op} {node.target})")
+    mutated = tuple(
+        spec.target or ""
+        for spec in exported.graph_signature.output_specs
+        if spec.kind in (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION)
+    )
+    return LoweredGraph(
+        nodes=tuple(nodes),
+        outputs=_outputs(exported, sizes),
+        symbols=tuple(sizes.symbols.values()),
+        mutated=mutated,
+    )
+
+
+def _placeholder(node: fx.Node, spec: InputSpec, sizes: _Sizes, exported: ExportedProgram, model: nn.Module) -> Node:
+    value = node.meta.get("val")
+    if spec.kind is InputKind.USER_INPUT and not isinstance(value, torch.Tensor):
+        literal = value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+        return Node(name=node.name, op="input", args=(literal,), target=node.name)
+    if spec.kind is InputKind.CONSTANT_TENSOR:
+        return _constant(node, spec, sizes, exported, model)
+    kinds = {InputKind.USER_INPUT: "input", InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer"}
+    if spec.kind not in kinds or not isinstance(value, torch.Tensor):
+        raise Unsupported(f"an input of kind {spec.kind.name}")
+    return Node(
+        name=node.name,
+        op=kinds[spec.kind],
+        output=sizes.value(value),
+        target=spec.target or node.name,
+        strides=sizes.strides(value),
+    )
+
+
+def _constant(node: fx.Node, spec: InputSpec, sizes: _Sizes, exported: ExportedProgram, model: nn.Module) -> Node:
+    target = spec.target or ""
+    tensor = exported.constants[target]
+    shape = sizes.value(tensor)
+    readable = tensor.device.type != "meta" and type(tensor) is torch.Tensor
+    if readable and tensor.numel() <= LARGEST_LITERAL:
+        return Node(name=node.name, op="constant", args=(_floats_written(tensor.tolist()),), output=shape)
+    if isinstance(_attribute(model, target), torch.Tensor):
+        return Node(name=node.name, op="buffer", output=shape, target=target, strides=sizes.strides(tensor))
+    raise Unsupported(f"a constant tensor of shape {list(tensor.shape)} made in forward")
+
+
+def _attribute(model: nn.Module, target: str) -> Any:
+    found: Any = model
+    for part in target.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _call(node: fx.Node, sizes: _Sizes) -> list[Node]:
+    name = _operator_name(node)
+    value = node.meta.get("val")
+    if any(part in name for part in IGNORED) or isinstance(value, (int, float, bool, torch.SymInt, torch.SymBool)):
+        if isinstance(value, (int, float, bool, torch.SymInt)) and not isinstance(value, torch.SymInt):
+            raise Unsupported(f"a Python scalar computed from data by {name}")
+        return []
+    if isinstance(value, torch.SymFloat):
+        raise Unsupported(f"a Python float computed from sizes or data by {name}")
+    return [
+        Node(
+            name=node.name,
+            op=name,
+            args=tuple(_argument(a, sizes) for a in node.args),
+            kwargs={key: _argument(a, sizes) for key, a in node.kwargs.items()},
+            output=sizes.value(value) if isinstance(value, torch.Tensor) else None,
+        )
+    ]
+
+
+def _operator_name(node: fx.Node) -> str:
+    if node.target is operator.getitem:
+        return "getitem"
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target)
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        raise Unsupported(f"control flow ({node.target})")
+    return getattr(node.target, "__name__", str(node.target))
+
+
+def _argument(argument: Any, sizes: _Sizes) -> Any:
+    if isinstance(argument, fx.Node):
+        value = argument.meta.get("val")
+        return {"size": sizes.size(value)} if isinstance(value, (int, torch.SymInt)) else {"ref": argument.name}
+    if isinstance(argument, (list, tuple)):
+        return [_argument(a, sizes) for a in argument]
+    if isinstance(argument, torch.SymInt):
+        return {"size": sizes.size(argument)}
+    named = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
+    for kind, key in named.items():
+        if isinstance(argument, kind):
+            return {key: str(argument).removeprefix("torch.")}
+    if argument is None or isinstance(argument, (bool, int, str)):
+        return argument
+    if isinstance(argument, float):
+        return _floats_written(argument)
+    raise Unsupported(f"an argument of type {type(argument).__name__}")
+
+
+def _floats_written(value: Any) -> Any:
+    """JSON has no infinity and no NaN: they are written as `{"float": "inf"}`."""
+    if isinstance(value, list):
+        return [_floats_written(v) for v in value]
+    return {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _outputs(exported: ExportedProgram, sizes: _Sizes) -> Any:
+    """The result's structure; tuples and dicts are written as `{"tuple": [...]}` and `{"dict": [[key, value], ...]}`."""
+    (results,) = next(node for node in exported.graph.nodes if node.op == "output").args
+    specs = exported.graph_signature.output_specs
+    leaves = [result for spec, result in zip(specs, results, strict=True) if spec.kind is OutputKind.USER_OUTPUT]
+    spec = exported.call_spec.out_spec
+    if spec is None:
+        raise Unsupported("the result's structure is not known")
+    return _written(pytree.tree_unflatten([_Leaf(_argument(leaf, sizes)) for leaf in leaves], spec))
+
+
+class _Leaf:
+    def __init__(self, written_form: Any) -> None:
+        self.written_form = written_form
+
+
+def _written(structure: Any) -> Any:
+    if isinstance(structure, _Leaf):
+        return structure.written_form
+    if type(structure) is tuple:
+        return {"tuple": [_written(part) for part in structure]}
+    if type(structure) is list:
+        return [_written(part) for part in structure]
+    if type(structure) is dict:
+        return {"dict": [[key, _written(part)] for key, part in structure.items()]}
+    if structure is None:
+        return None
+    raise Unsupported(f"a result of type {type(structure).__name__}")
