@@ -1,0 +1,301 @@
+"""Matrix product with a fused epilogue in Triton: one tile of the result a program, operands pipelined.
+
+fp16 and bf16 operands go to tensor cores as they are. fp32 operands are split on the fly (`tf32x3`, `bf16x6`), which
+keeps fp32 accuracy; plain tf32 is not offered.
+"""
+
+from ...state.device import DeviceSheet
+from ...state.program import LoopProgram, MatmulProgram, Operand
+from ...state.sizes import Size
+from ..kernel_source import KernelSource
+from ..slots import Setting, Slot
+from .matmul_program import BYTES, Extent, extent, fold, operand_dtype, reads
+from .triton_matmul_source import (
+    Pieces,
+    Values,
+    batch_indices,
+    contiguous_axis,
+    multiple_of,
+    pieces,
+    plus,
+    rendered,
+    shape_source,
+    terms,
+    written_out,
+)
+
+_DOT = """if triton.knobs.runtime.interpret:
+
+    @triton.jit
+    def device_dot_{kind}(a, b, acc):
+        # The interpreter multiplies {what} wrongly or not at all.
+        return tl.dot(a.to(tl.float32), b.to(tl.float32), acc)
+
+else:
+
+    @triton.jit
+    def device_dot_{kind}(a, b, acc):
+        return tl.dot(a, b, acc{precision})
+"""
+_INTERPRETED_DOT = {
+    "bfloat16": _DOT.format(kind="bfloat16", what="bfloat16", precision=""),
+    "bf16x6": _DOT.format(kind="bf16x6", what="in this precision", precision=', input_precision="bf16x6"'),
+}
+
+
+class TritonMatmul:
+    """Grouped tile order, optional split of k with a second kernel, pointer or TMA descriptor loads, persistent grid."""
+
+    name = "triton_matmul"
+
+    def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
+        """Any product of two operands of one dtype (fp32, fp16, bf16)."""
+        return isinstance(program, MatmulProgram) and operand_dtype(program) is not None
+
+    def slots(
+        self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
+    ) -> tuple[Slot, ...]:
+        """Tile sizes, pipeline depth and load path; defaults by the number of tiles against multiprocessors."""
+        assert isinstance(program, MatmulProgram)
+        folded = fold(program)
+        sizes = extent(folded, hints)
+        default = default_setting(folded, sizes, device)
+        tile_k = (32, 64) if default["tile_k"] == 32 else (32, 64, 128)
+        made = [
+            Slot(name="tile_m", role="configuration", choices=(32, 64, 128, 256), default=default["tile_m"]),
+            Slot(name="tile_n", role="configuration", choices=(32, 64, 128, 256), default=default["tile_n"]),
+            Slot(name="tile_k", role="memory", choices=tile_k, default=default["tile_k"]),
+            Slot(name="num_warps", role="configuration", choices=(4, 8), default=default["num_warps"]),
+            Slot(name="num_stages", role="compute", choices=(2, 3, 4, 5), default=default["num_stages"]),
+            Slot(name="group_m", role="memory", choices=(1, 4, 8, 16), default=8, about="rows of tiles that share L2"),
+            Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16), default=default["split_k"]),
+            Slot(name="persistent", role="configuration", choices=(False, True), default=False),
+        ]
+        if descriptors_possible(folded):
+            about = "TMA tensor descriptors instead of pointers"
+            load = Slot(
+                name="loads", role="memory", choices=("pointer", "descriptor"), default=default["loads"], about=about
+            )
+            made.append(load)
+        if operand_dtype(folded) == "float32":
+            about = "how fp32 factors are split for tensor cores"
+            schemes = ("tf32x3", "bf16x6", "ieee")
+            made.append(Slot(name="precision", role="compute", choices=schemes, default="tf32x3", about=about))
+        return tuple(made)
+
+    def legal(
+        self,
+        program: LoopProgram | MatmulProgram,
+        setting: Setting,
+        hints: dict[str, int],
+        device: DeviceSheet,
+    ) -> bool:
+        """Fits registers and shared memory, and asks for nothing that the sizes cannot use."""
+        assert isinstance(program, MatmulProgram)
+        folded = fold(program)
+        dtype = operand_dtype(folded)
+        if dtype is None:
+            return False
+        tile_m, tile_n, tile_k = (int(setting[f"tile_{axis}"]) for axis in "mnk")
+        warps, splits = int(setting["num_warps"]), int(setting["split_k"])
+        # The accumulator in registers: 128 a thread is what ptxas holds without spilling; splitting fp32 takes more.
+        if tile_m * tile_n > (64 if dtype == "float32" else 128) * 32 * warps or tile_m * tile_n < 256 * warps:
+            return False
+        if shared_bytes(setting, dtype) > device.shared_bytes_per_block:
+            return False
+        if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > extent(folded, hints).k):
+            return False
+        return setting.get("loads", "pointer") == "pointer" or (device.arch >= "sm_90" and descriptors_possible(folded))
+
+    def render(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values
+    ) -> KernelSource:
+        """One kernel, or two where k is split."""
+        assert isinstance(program, MatmulProgram)
+        folded = fold(program)
+        parts = pieces(folded, values)
+        use_descriptors = setting.get("loads", "pointer") == "descriptor"
+        imports = list(parts.imports)
+        if use_descriptors:
+            imports.append("from triton.tools.tensor_descriptor import TensorDescriptor")
+        if setting["persistent"]:
+            imports.append("import functools")
+        return KernelSource(
+            imports=tuple(imports),
+            code=rendered("triton_matmul.py.j2", _context(folded, setting, parts, use_descriptors)),
+            function=folded.name,
+            reads=reads(folded),
+            symbols=parts.symbols,
+        )
+
+
+def default_setting(program: MatmulProgram, sizes: Extent, device: DeviceSheet) -> Setting:
+    """The tile with the best estimated throughput; k split where even small tiles leave multiprocessors idle."""
+    half = operand_dtype(program) != "float32"
+    # (tile_m, tile_n, share of peak that a full grid of such tiles reaches)
+    tiles = [(128, 128, 0.85), (64, 128, 0.7), (128, 64, 0.7), (64, 64, 0.55), (32, 64, 0.3), (64, 32, 0.3)]
+    if half:
+        tiles = [(128, 256, 1.0), (256, 128, 0.98), *tiles]
+
+    def rate(tile: tuple[int, int, float]) -> float:
+        used = sizes.m / -(-sizes.m // tile[0]) / tile[0] * sizes.n / -(-sizes.n // tile[1]) / tile[1]
+        count = sizes.batch * -(-sizes.m // tile[0]) * -(-sizes.n // tile[1])
+        waves = -(-count // device.sm_count)
+        # Several small tiles share a multiprocessor, so a part-filled last wave costs them less.
+        filled = count / (waves * device.sm_count)
+        return tile[2] * used * filled
+
+    tile_m, tile_n, _ = max(tiles, key=rate)
+    tile_k = 64 if half else 32
+    count = sizes.batch * -(-sizes.m // tile_m) * -(-sizes.n // tile_n)
+    split_k = 1
+    while split_k < 16 and count * split_k * 2 <= device.sm_count and sizes.k >= split_k * 2 * 4 * tile_k:
+        split_k *= 2
+    big = tile_m * tile_n >= 128 * 128
+    setting: Setting = {
+        "tile_m": tile_m,
+        "tile_n": tile_n,
+        "tile_k": tile_k,
+        "num_warps": 8 if big else 4,
+        "num_stages": 3 if big else 4,
+        "split_k": split_k,
+        "loads": "descriptor" if half and device.arch >= "sm_90" and descriptors_possible(program) else "pointer",
+    }
+    return setting
+
+
+def shared_bytes(setting: Setting, dtype: str) -> int:
+    """Shared memory of the operand pipeline, and for fp32 of the split parts."""
+    tile_m, tile_n, tile_k = (int(setting[f"tile_{axis}"]) for axis in "mnk")
+    stages = int(setting["num_stages"])
+    pipeline = (tile_m + tile_n) * tile_k * BYTES[dtype] * stages
+    return pipeline + (2 * tile_n * tile_k * 4 if dtype == "float32" else 0)
+
+
+def descriptors_possible(program: MatmulProgram) -> bool:
+    """TMA wants a contiguous matrix axis and every other stride a multiple of 16 bytes, at most one batch axis."""
+    return len(program.batch) <= 1 and all(_describable(each) for each in (program.a, program.b))
+
+
+def _describable(operand: Operand) -> bool:
+    axis = contiguous_axis(operand)
+    if axis is None:
+        return False
+    elements = 16 // BYTES[operand.dtype]
+    others = [s for i, s in enumerate(operand.strides) if i != len(operand.strides) + axis]
+    # A stride of 0 along the batch means that the operand has no batch axis; along a matrix axis TMA cannot have it.
+    matrix_stride = operand.strides[-1 if axis == -2 else -2]
+    return matrix_stride != 0 and all(multiple_of(s, elements) for s in (*others, operand.offset))
+
+
+def _context(program: MatmulProgram, setting: Setting, parts: Pieces, use_descriptors: bool) -> dict[str, object]:
+    split_k = int(setting["split_k"])
+    fp32 = operand_dtype(program) == "float32"
+    kind = str(setting["precision"]) if fp32 else program.a.dtype
+    a_name, b_name = parts.pointer_of[program.a.value], parts.pointer_of[program.b.value]
+    stored = ("parts_ptr",) if split_k > 1 else parts.epilogue_pointers
+    host_lines: list[str] = []
+    argument_of = {**parts.argument_of, "parts_ptr": "parts"}
+    if use_descriptors:
+        a_name, b_name = "a_descriptor", "b_descriptor"
+        for side, operand in (("a", program.a), ("b", program.b)):
+            source = parts.argument_of[parts.pointer_of[operand.value]]
+            host_lines += _descriptor_lines(program, side, operand, source, setting)
+            argument_of[f"{side}_descriptor"] = f"{side}_descriptor"
+    kernel_pointers = tuple(dict.fromkeys([a_name, b_name, *stored]))
+    sum_pointers = tuple(dict.fromkeys(["parts_ptr", *parts.epilogue_pointers]))
+    return {
+        **setting,
+        "name": program.name,
+        "m": written_out(program.m),
+        "n": written_out(program.n),
+        "k": written_out(program.k),
+        "loads": setting.get("loads", "pointer"),
+        "a": _side(program, "a", a_name),
+        "b": _side(program, "b", b_name),
+        "prelude": (*parts.prelude, *((_INTERPRETED_DOT[kind],) if kind in _INTERPRETED_DOT else ())),
+        "dot": f"device_dot_{kind}" if kind in _INTERPRETED_DOT else "tl.dot",
+        "precision": "" if kind in _INTERPRETED_DOT or not fp32 else f', input_precision="{kind}"',
+        "batch_lines": parts.batch_lines,
+        "batch_count": parts.batch_count,
+        "epilogue_lines": parts.epilogue_lines,
+        "output_lines": parts.output_lines,
+        "host_lines": host_lines,
+        "returned": parts.returned,
+        "index": parts.index,
+        "parameters": parts.parameters,
+        "symbols": parts.symbols,
+        "kernel_pointers": kernel_pointers,
+        "sum_pointers": sum_pointers,
+        "arguments": [argument_of[each] for each in kernel_pointers] + list(parts.symbols),
+        "sum_arguments": [argument_of[each] for each in sum_pointers] + list(parts.symbols),
+    }
+
+
+def _side(program: MatmulProgram, side: str, pointer: str) -> dict[str, object]:
+    """How one operand is addressed, masked and stepped along k."""
+    operand = program.a if side == "a" else program.b
+    outer_axis, k_axis = (-2, -1) if side == "a" else (-1, -2)
+    outer_size = written_out(program.m if side == "a" else program.n)
+    name, across = ("rows", "[:, None]") if side == "a" else ("columns", "[None, :]")
+    along = "[None, :]" if side == "a" else "[:, None]"
+    # Where the outer axis is the contiguous one, clamping would hide from the compiler that vectors are possible.
+    clamped = operand.strides[outer_axis] != 1
+    index = f"{side}_{name}" if clamped else name
+    indices = [*batch_indices(program), f"{index}{across}", f"depth{along}"]
+    strides = (*operand.strides[:-2], operand.strides[outer_axis], operand.strides[k_axis])
+    outer_mask = "" if clamped else f"({name}{across} < {outer_size})"
+    k_stride = written_out(operand.strides[k_axis])
+    return {
+        "clamped": clamped,
+        "pointers": plus(pointer, terms(strides, indices, operand.offset)),
+        "edge_mask": f", mask={outer_mask}, other=0.0" if outer_mask else "",
+        "mask": " & ".join(filter(None, [outer_mask, f"in_k{along}"])),
+        "advance": f"TILE_K * {k_stride}",
+        "descriptor_load": _descriptor_load(program, side, operand, pointer),
+    }
+
+
+def _descriptor_load(program: MatmulProgram, side: str, operand: Operand, descriptor: str) -> str:
+    outer, tile = ("tile_m * TILE_M", "TILE_M") if side == "a" else ("tile_n * TILE_N", "TILE_N")
+    k_is_inner = contiguous_axis(operand) == (-1 if side == "a" else -2)
+    place, shape = [outer, "step * TILE_K"], [tile, "TILE_K"]
+    if not k_is_inner:
+        place, shape = place[::-1], shape[::-1]
+    load = f"{descriptor}.load([{', '.join(place)}])"
+    if _has_batch(operand):
+        load = f"{descriptor}.load([batch_0.to(tl.int32), {', '.join(place)}]).reshape({', '.join(shape)})"
+    # The tile as it lies in memory is (outer, k) or (k, outer); the product wants (m, k) and (k, n).
+    return load + (".T" if k_is_inner == (side == "b") else "")
+
+
+def _has_batch(operand: Operand) -> bool:
+    return len(operand.strides) == 3 and operand.strides[0] != 0
+
+
+def _descriptor_lines(
+    program: MatmulProgram, side: str, operand: Operand, source: str, setting: Setting
+) -> list[str]:
+    outer_size, tile = (program.m, setting["tile_m"]) if side == "a" else (program.n, setting["tile_n"])
+    outer_stride, k_stride = operand.strides[-2:] if side == "a" else operand.strides[:-3:-1]
+    shape: list[Size] = [outer_size, program.k]
+    strides: list[Size] = [outer_stride, k_stride]
+    box: list[Size] = [int(tile), int(setting["tile_k"])]
+    if k_stride != 1:
+        shape, strides, box = shape[::-1], strides[::-1], box[::-1]
+    if _has_batch(operand):
+        shape, strides, box = [program.batch[0], *shape], [operand.strides[0], *strides], [1, *box]
+    base = f"{side}_base"
+    lines = [f"{base} = {source}"]
+    if operand.offset != 0:
+        lines = [f"{base} = torch.as_strided({source}, (1,), (1,), {source}.storage_offset() + {operand.offset})"]
+    lines += [
+        f"if {base}.data_ptr() % 16:  # TMA reads from multiples of 16 bytes",
+        f"    {base} = {source}.clone(){_shifted(operand)}",
+    ]
+    listed = [shape_source(each).replace("(", "[").replace(")", "]") for each in (shape, strides, box)]
+    return [*lines, f"{side}_descriptor = TensorDescriptor({base}, {', '.join(listed)})"]
+
+
+def _shifted(operand: Operand) -> str:
+    return f".view(-1)[{operand.offset} :]" if operand.offset != 0 else ""

@@ -1,0 +1,219 @@
+"""Pieces of source that all Triton matrix-product kernels are put together from."""
+
+import functools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ...state.base import Record
+from ...state.program import Load, MatmulProgram, Operand, Store
+from ...state.sizes import Size, factors, product
+from .matmul_program import reads, symbols
+from .triton_expression import HALVES, TYPES, Printer, Term, computed, literal
+
+Values = Mapping[str, tuple[tuple[Size, ...], str]]
+"""Shape and dtype of every value of a plan."""
+
+
+
+@functools.cache
+def environment() -> Environment:
+    """Jinja with `block`: lines at an indentation, each with an ending."""
+
+    def block(lines: Iterable[str], width: int, ending: str = "") -> str:
+        return "\n".join(" " * width + line + ending if line.strip() else "" for line in lines)
+
+    loader = FileSystemLoader(Path(__file__).parent)
+    made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters["block"] = block
+    return made
+
+
+def rendered(template: str, context: Mapping[str, object]) -> str:
+    """The template's text without trailing blanks and without runs of blank lines."""
+    lines = [line.rstrip() for line in environment().get_template(template).render(context).splitlines()]
+    kept = [line for i, line in enumerate(lines) if line or not lines[i - 2 : i] == ["", ""]]
+    return "\n".join(kept).strip() + "\n"
+
+
+class Pieces(Record):
+    """Source lines and names that depend on the program alone, not on the setting."""
+
+    parameters: tuple[str, ...]
+    """Of the host function: the values it reads, then symbols."""
+    symbols: tuple[str, ...]
+    pointer_of: dict[str, str]
+    """Kernel pointer argument by value name, for what the epilogue or the main loop reads and writes."""
+    argument_of: dict[str, str]
+    """Host expression for each pointer argument."""
+    batch_lines: tuple[str, ...]
+    batch_count: str
+    epilogue_lines: tuple[str, ...]
+    epilogue_pointers: tuple[str, ...]
+    prelude: tuple[str, ...]
+    """Device functions that the epilogue calls."""
+    imports: tuple[str, ...]
+    output_lines: tuple[str, ...]
+    returned: str
+    index: str
+    """Host expression for the type of element offsets."""
+
+
+def pieces(program: MatmulProgram, values: Values) -> Pieces:
+    """Everything around the main loop. `program` is folded; kernels bind `rest`, `rows`, `columns` and `acc`."""
+    read, made = reads(program), [store.value for store in program.stores]
+    parameters = {value: f"arg_{i}" for i, value in enumerate(read)}
+    outputs = {value: f"out_{i}" for i, value in enumerate(made)}
+    pointer_of = {value: f"{name}_ptr" for value, name in (parameters | outputs).items()}
+    epilogue_values = dict.fromkeys([load.value for load in program.loads] + made)
+    # What is rounded to a half type in the end may use the hardware's approximations.
+    printer = Printer(unit="[1, 1]", exact=not all(store.dtype in HALVES for store in program.stores))
+    lines = epilogue_lines(program, pointer_of, printer)
+    return Pieces(
+        parameters=(*parameters.values(), *symbols(program)),
+        symbols=symbols(program),
+        pointer_of=pointer_of,
+        argument_of={pointer_of[value]: name for value, name in (parameters | outputs).items()},
+        batch_lines=batch_lines(program),
+        batch_count=written_out(product(program.batch)),
+        epilogue_lines=lines,
+        epilogue_pointers=tuple(pointer_of[value] for value in epilogue_values),
+        prelude=tuple(printer.prelude()),
+        imports=("import torch", *printer.imports()),
+        output_lines=tuple(output_line(outputs[v], values[v], parameters[read[0]]) for v in made),
+        returned=", ".join(outputs.values()),
+        index=index_type(program),
+    )
+
+
+def written_out(size: Size) -> str:
+    """A size as an operand of any arithmetic: products in brackets."""
+    return f"({size})" if isinstance(size, str) and "*" in size else str(size)
+
+
+def shape_source(shape: Iterable[Size]) -> str:
+    """A tuple of sizes as Python source."""
+    return "(" + "".join(f"{size}, " for size in shape).rstrip() + ")"
+
+
+def output_line(name: str, value: tuple[tuple[Size, ...], str], like: str) -> str:
+    shape, dtype = value
+    return f"{name} = torch.empty({shape_source(shape)}, dtype=torch.{dtype}, device={like}.device)"
+
+
+def batch_lines(program: MatmulProgram) -> tuple[str, ...]:
+    """Splits `rest` into one 64-bit index a batch axis, `batch_0` outermost."""
+    lines = []
+    for axis in reversed(range(len(program.batch))):
+        size = written_out(program.batch[axis])
+        lines.append(f"batch_{axis} = (rest % {size}).to(tl.int64)" if axis else "batch_0 = rest.to(tl.int64)")
+        if axis:
+            lines.append(f"rest = rest // {size}")
+    return tuple(lines)
+
+
+def terms(strides: Iterable[Size], indices: Iterable[str], offset: Size = 0) -> str:
+    """`index * stride + ...` without what is zero; empty if all is."""
+    parts = [str(offset)] if offset != 0 else []
+    for stride, index in zip(strides, indices, strict=True):
+        if stride == 1:
+            parts.append(index)
+        elif stride != 0:
+            parts.append(f"{index} * {written_out(stride)}")
+    return " + ".join(parts)
+
+
+def plus(base: str, offsets: str) -> str:
+    """A pointer with its offsets added."""
+    return f"{base} + {offsets}" if offsets else base
+
+
+def batch_indices(program: MatmulProgram) -> list[str]:
+    return [f"batch_{axis}" for axis in range(len(program.batch))]
+
+
+def tile_indices(program: MatmulProgram) -> list[str]:
+    """Index expressions of the epilogue's space."""
+    return [*batch_indices(program), "rows[:, None]", "columns[None, :]"]
+
+
+def edge_mask(program: MatmulProgram, strides: tuple[Size, ...]) -> str:
+    """What keeps an epilogue access inside, along the axes that it moves on; empty for a scalar."""
+    parts = []
+    if strides[-2] != 0:
+        parts.append(f"(rows[:, None] < {program.m})")
+    if strides[-1] != 0:
+        parts.append(f"(columns[None, :] < {program.n})")
+    return " & ".join(parts)
+
+
+def epilogue_lines(program: MatmulProgram, pointer_of: Mapping[str, str], printer: Printer) -> tuple[str, ...]:
+    """Loads, statements and stores of the epilogue. Names of the program get a prefix to stay clear of the kernel's."""
+    known = {"acc": Term("acc", "float32")}
+    lines = []
+    for load in program.loads:
+        lines.append(f"v_{load.name} = {load_source(program, load, pointer_of[load.value])}")
+        known[load.name] = Term(f"v_{load.name}", computed(load.dtype))
+    for statement in program.body:
+        terms_of = tuple(term(arg, known) for arg in statement.args)
+        lines.append(f"v_{statement.name} = {printer.expression(statement.op, statement.dtype, terms_of)}")
+        known[statement.name] = Term(f"v_{statement.name}", computed(statement.dtype))
+    for store in program.stores:
+        lines.append(store_source(program, store, pointer_of[store.value], known[store.name]))
+    return tuple(lines)
+
+
+def term(arg: str | bool | int | float, known: Mapping[str, Term]) -> Term:
+    """An argument of a statement: an earlier name, a literal or a symbolic size."""
+    if not isinstance(arg, str):
+        return literal(arg)
+    return known[arg] if arg in known else Term(f"tl.full([1, 1], {arg}, tl.int64)", "int64")
+
+
+def load_source(program: MatmulProgram, load: Load, pointer: str) -> str:
+    where = plus(pointer, terms(load.strides, tile_indices(program), load.offset))
+    mask = edge_mask(program, load.strides)
+    loaded = f"tl.load({where}, mask={mask}, other=0)" if mask else f"tl.load({where})"
+    return f"{loaded}.to(tl.float32)" if load.dtype in HALVES else loaded
+
+
+def store_source(program: MatmulProgram, store: Store, pointer: str, value: Term) -> str:
+    where = plus(pointer, terms(store.strides, tile_indices(program)))
+    mask = edge_mask(program, store.strides)
+    # A boolean tensor is stored as bytes.
+    dtype = "tl.int8" if store.dtype == "bool" else TYPES[store.dtype]
+    return f"tl.store({where}, {value.text}.to({dtype}){f', mask={mask}' if mask else ''})"
+
+
+def span(strides: Iterable[Size], sizes: Iterable[Size], offset: Size) -> str | int:
+    """A bound on the element offsets of a tensor: a number, or Python source where symbols are in it."""
+    reached = [offset, *(product(pair) for pair in zip(strides, sizes, strict=True))]
+    fixed = sum(size for size in reached if isinstance(size, int))
+    free = [str(size) for size in reached if isinstance(size, str)]
+    return " + ".join([*free, str(fixed)]) if free else fixed
+
+
+def index_type(program: MatmulProgram) -> str:
+    """32-bit offsets unless a tensor reaches past 2^31 elements: decided at each call where sizes are symbolic."""
+    spaces = {"a": (*program.batch, program.m, program.k), "b": (*program.batch, program.k, program.n)}
+    spans = [span(t.strides, spaces[side], t.offset) for side, t in (("a", program.a), ("b", program.b))]
+    for tensor in (*program.loads, *program.stores):
+        spans.append(span(tensor.strides, program.space, tensor.offset if isinstance(tensor, Load) else 0))
+    spans.append(span((program.n, 1), (program.m, program.n), 0))
+    if any(isinstance(each, int) and each >= 2**31 for each in spans):
+        return "tl.int64"
+    free = [each for each in spans if isinstance(each, str)]
+    return f"tl.int64 if max({', '.join(dict.fromkeys(free))}, 0) >= 2**31 else tl.int32" if free else "tl.int32"
+
+
+def multiple_of(size: Size, divisor: int) -> bool:
+    """Whether the size is a multiple of the divisor for every value of its symbols."""
+    return factors(size)[0] % divisor == 0
+
+
+def contiguous_axis(operand: Operand) -> int | None:
+    """-1 or -2, the matrix axis with stride 1; None without one."""
+    if operand.strides[-1] == 1:
+        return -1
+    return -2 if operand.strides[-2] == 1 else None

@@ -1,0 +1,185 @@
+"""Matrix-product programs of every layout with epilogues, their inputs, and float64 answers to hold kernels against."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from warpsmith.state.program import Load, MatmulProgram, Operand, Statement, Store
+from warpsmith.state.sizes import Size, product
+from warpsmith.state.sizes import value as number
+
+from programs.examples import contiguous
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with the shapes and dtypes of its values, and its symbols' values."""
+
+    program: MatmulProgram
+    values: dict[str, tuple[tuple[Size, ...], str]]
+    hints: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What varies between cases. `a` and `b` name the memory order of the matrix axes: `mk` is m-major, k contiguous."""
+
+    m: Size = 37
+    n: Size = 50
+    k: Size = 67
+    dtype: str = "float32"
+    a: str = "mk"
+    b: str = "kn"
+    batch: tuple[Size, ...] = ()
+    b_batched: bool = True
+    epilogue: str = "bias_relu"
+    output: str | None = None
+
+
+def case(layout: Layout, **hints: int) -> Case:
+    """The program for a layout; `hints` give its symbols' values."""
+    spaces = {"m": layout.m, "n": layout.n, "k": layout.k}
+    values: dict[str, tuple[tuple[Size, ...], str]] = {}
+
+    def operand(name: str, order: str, want: str, batch: tuple[Size, ...]) -> Operand:
+        shape = (*batch, *(spaces[axis] for axis in order))
+        values[name] = (shape, layout.dtype)
+        strides = contiguous(shape)
+        matrix = dict(zip(order, strides[-2:], strict=True))
+        outer = strides[: len(batch)] if batch else (0,) * len(layout.batch)
+        return Operand(value=name, dtype=layout.dtype, strides=(*outer, *(matrix[axis] for axis in want)))
+
+    a = operand("x", layout.a, "mk", layout.batch)
+    b = operand("weight", layout.b, "kn", layout.batch if layout.b_batched else ())
+    out = layout.output or layout.dtype
+    full = (*layout.batch, layout.m, layout.n)
+    loads, body, stores = _epilogue(layout, full, out)
+    for load in loads:
+        shape = {"bias": (layout.n,), "scale": (layout.m,), "residual": full, "alpha": ()}[load.value]
+        values[load.value] = (shape, load.dtype)
+    for store in stores:
+        values[store.value] = (full, store.dtype)
+    program = MatmulProgram(
+        name="product", batch=layout.batch, m=layout.m, n=layout.n, k=layout.k, a=a, b=b, loads=loads, body=body,
+        stores=stores,
+    )  # fmt: skip
+    return Case(program, values, hints)
+
+
+def _epilogue(
+    layout: Layout, full: tuple[Size, ...], out: str
+) -> tuple[tuple[Load, ...], tuple[Statement, ...], tuple[Store, ...]]:
+    none = (0,) * len(layout.batch)
+
+    def load(value: str, strides: tuple[Size, ...]) -> Load:
+        return Load(name=f"in_{value}", value=value, dtype=layout.dtype, strides=strides)
+
+    def say(name: str, op: str, *args: Any, dtype: str = out) -> Statement:
+        return Statement(name=name, op=op, args=args, dtype=dtype)
+
+    def store(name: str, value: str, dtype: str = out) -> Store:
+        return Store(name=name, value=value, dtype=dtype, strides=contiguous(full))
+
+    if layout.epilogue == "plain":
+        return (), (), (store("acc", "y"),)
+    if layout.epilogue == "bias_relu":
+        body = (say("t0", "add", "acc", "in_bias"), say("t1", "relu", "t0"))
+        return (load("bias", (*none, 0, 1)),), body, (store("t1", "y"),)
+    # Every kind of broadcast, a symbolic or literal count, and two outputs of different dtypes.
+    loads = (
+        load("scale", (*none, 1, 0)),
+        load("residual", contiguous(full)),
+        load("alpha", (*none, 0, 0)),
+    )
+    body = (
+        say("t0", "mul", "acc", "in_scale"),
+        say("t1", "add", "t0", "in_residual"),
+        say("t2", "mul", "t1", "in_alpha"),
+        say("t3", "div", "t2", layout.n),
+        say("t4", "tanh", "t3"),
+        say("t5", "gt", "t3", 0, dtype="bool"),
+    )
+    return loads, body, (store("t4", "y"), store("t5", "positive", "bool"))
+
+
+def tensors(given: Case, rng_seed: int = 0, device: str = "cpu") -> dict[str, Any]:
+    """Normal values for what the program reads."""
+    import torch
+
+    generator = torch.Generator().manual_seed(rng_seed)
+    made = [store.value for store in given.program.stores]
+    drawn = {}
+    for name, (shape, dtype) in given.values.items():
+        if name not in made:
+            sizes = [number(size, given.hints) for size in shape]
+            drawn[name] = torch.randn(sizes, generator=generator).to(device=device, dtype=getattr(torch, dtype))
+    return drawn
+
+
+_OPERATORS = {"add": "add", "mul": "mul", "div": "div", "relu": "relu", "tanh": "tanh", "gt": "gt"}
+
+
+def answer(given: Case, inputs: dict[str, Any]) -> list[Any]:
+    """The stores' values in float64 (bool stays bool), by PyTorch."""
+    import torch
+
+    program, hints = given.program, given.hints
+    batch = [number(size, hints) for size in program.batch]
+    m, n, k = (number(size, hints) for size in (program.m, program.n, program.k))
+
+    def view(tensor: Operand | Load, sizes: list[int]) -> Any:
+        strides = [number(size, hints) for size in tensor.strides]
+        wide = inputs[tensor.value].double()
+        return torch.as_strided(wide, sizes, strides, number(tensor.offset, hints))
+
+    known: dict[str, Any] = {"acc": view(program.a, [*batch, m, k]) @ view(program.b, [*batch, k, n])}
+    known |= {load.name: view(load, [*batch, m, n]) for load in program.loads}
+    for statement in program.body:
+        args = [_argument(arg, known, hints) for arg in statement.args]
+        known[statement.name] = getattr(torch, _OPERATORS[statement.op])(*args)
+    return [known[store.name] for store in program.stores]
+
+
+def _argument(arg: str | bool | int | float, known: dict[str, Any], hints: dict[str, int]) -> Any:
+    if isinstance(arg, str):
+        return known[arg] if arg in known else number(arg, hints)
+    return arg
+
+
+def relative_error(mine: Any, expected: Any) -> float:
+    """Norm of the difference over the norm of the expected values; the share of wrong elements for booleans."""
+    if mine.shape != expected.shape:
+        return float("inf")
+    if str(mine.dtype) == "torch.bool":
+        return float((mine != expected.to(mine.device)).double().mean())
+    difference = mine.double() - expected.to(mine.device)
+    return float(difference.norm() / expected.norm().clamp_min(1e-30).to(mine.device))
+
+
+SHAPES: dict[str, Layout] = {
+    "fp32_nn": Layout(),
+    "fp32_nt_odd": Layout(m=65, n=33, k=129, b="nk", epilogue="full"),
+    "fp32_tn": Layout(a="km", b="kn", m=70, k=40),
+    "fp32_tt": Layout(a="km", b="nk", epilogue="plain"),
+    "fp16_even": Layout(m=128, n=64, k=128, dtype="float16"),
+    "bf16_nt_even": Layout(m=64, n=128, k=256, dtype="bfloat16", b="nk", epilogue="full"),
+    "bf16_tn": Layout(m=48, n=80, k=96, dtype="bfloat16", a="km"),
+    "bf16_fp32_output": Layout(m=64, n=64, k=64, dtype="bfloat16", output="float32"),
+    "batched": Layout(batch=(2, 3), m=33, n=40, k=24, epilogue="full"),
+    "batched_shared_b": Layout(batch=(2, 3), m=17, n=32, k=64, b="nk", b_batched=False),
+    "batched_transposed": Layout(batch=(3,), m=48, n=32, k=64, a="km", b="nk", dtype="bfloat16"),
+    "long_k": Layout(m=16, n=24, k=1000),
+    "one_row": Layout(m=1, n=70, k=130, b="nk"),
+    "one_column": Layout(m=70, n=1, k=130),
+    "symbolic": Layout(m="s0", n=48, k="32*s1", b="nk", epilogue="full"),
+    "no_depth": Layout(m=8, n=9, k=0, epilogue="bias_relu"),
+}
+
+
+def cases() -> dict[str, Case]:
+    """Every case by name; small enough for an interpreter."""
+    symbols = {"symbolic": {"s0": 37, "s1": 3}}
+    return {name: case(layout, **symbols.get(name, {})) for name, layout in SHAPES.items()}
+
+
+def count(shape: tuple[Size, ...], hints: dict[str, int]) -> int:
+    return number(product(shape), hints)
