@@ -1,0 +1,55 @@
+"""Which candidates are kept, and when a phase or the run is over. Pure functions."""
+
+from collections.abc import Sequence
+
+from ..state.channels import Context, State
+from ..state.device import DeviceSheet
+from ..state.evaluation import Evaluation, Status
+from ..state.problem import Target
+from ..state.trajectory import Row, StopReason, TargetGap
+
+GAIN = 1.005
+"""A new best counts as a gain from this ratio on: below it two measurements of one kernel differ as much."""
+POOL_SIZE = 8
+
+
+def keepable(row: Row, dry_run: bool) -> bool:
+    """Passed (which means stable timings); in a dry run, unverified with an estimate."""
+    wanted = Status.UNVERIFIED if dry_run else Status.PASSED
+    return row.status is wanted and row.rank > 0
+
+
+def ranked(rows: Sequence[Row], dry_run: bool) -> tuple[Row, ...]:
+    """The kept rows, best first; of equal ones the earlier first."""
+    return tuple(sorted((row for row in rows if keepable(row, dry_run)), key=lambda row: -row.rank))
+
+
+def sol_fraction(evaluation: Evaluation) -> float | None:
+    """The smallest fraction of the speed of light over the workloads; None where nothing was timed."""
+    return min((timing.sol_fraction for timing in evaluation.timings), default=None)
+
+
+def target_gap(target: Target | None, evaluation: Evaluation, device: DeviceSheet) -> TargetGap | None:
+    """The gap to a published time. It is never called beaten on another GPU or without a stable time."""
+    if target is None:
+        return None
+    same_gpu = not device.simulated and target.gpu.lower() in device.name.lower()
+    timing = next((timing for timing in evaluation.timings if timing.workload == target.workload), None)
+    if timing is None:
+        return TargetGap(target=target, comparable=same_gpu, note=f"workload {target.workload} was not timed")
+    gap = timing.candidate.median_ms / target.ms - 1
+    note = "" if same_gpu else f"the target was measured on {target.gpu}, this on {device.name}: not comparable"
+    return TargetGap(target=target, comparable=same_gpu, gap=gap, beaten=same_gpu and gap < 0, note=note)
+
+
+def run_over(state: State, context: Context, best: Row | None, target: TargetGap | None) -> StopReason:
+    """The reason to end the search, empty to go on. `state` is as after the round."""
+    if target is not None and target.beaten:
+        return "target_beaten"
+    if best is not None and best.sol_fraction is not None and best.sol_fraction >= context.stop_at_sol:
+        return "speed_of_light"
+    if state.evaluations >= context.budget:
+        return "budget_evaluations"
+    if state.seconds_used >= context.seconds:
+        return "budget_seconds"
+    return ""

@@ -1,0 +1,1 @@
+"""The controller's nodes: plain functions from state to a partial state."""

@@ -1,0 +1,95 @@
+"""Nodes between and after the phases: seeds, cross-validation, the final check, the report."""
+
+from langgraph.runtime import Runtime
+
+from ...state.channels import Context, State, Update
+from ...state.evaluation import Evaluation, Status
+from ...state.trajectory import Phase
+from ..keeping import POOL_SIZE
+from ..report import write_report
+from ..search import next_phase
+from ..services import close_services
+from .start import context_of, services_of, tell
+
+
+def select_seeds(state: State, runtime: Runtime[Context]) -> Update:
+    """Ends a phase and chooses what the next one starts from."""
+    services = services_of(state.run_dir, runtime)
+    phase: Phase = next_phase(state) or state.phase
+    seeds = services.strategy.seeds(state, phase)
+    tell(services, runtime, "phase_over", phase=state.phase, next=phase, seeds=seeds)
+    return {
+        "phase": phase,
+        "seeds": seeds,
+        "phase_rounds": 0,
+        "phase_evaluations": 0,
+        "rounds_without_gain": 0,
+        "phase_over": False,
+    }
+
+
+def cross_validate(state: State, runtime: Runtime[Context]) -> Update:
+    """Judges the best candidates on every workload, until as many as asked for have passed."""
+    services, context = services_of(state.run_dir, runtime), context_of(runtime)
+    passed: list[tuple[float, str]] = []
+    rejected = list(state.rejected)
+    for id in [id for id in state.pool if id not in state.rejected][:POOL_SIZE]:
+        if len(passed) >= context.finalists:
+            break
+        services.check_stopping()
+        evaluation = services.run.evaluation(id, "full")
+        if evaluation is None:
+            evaluation = services.toolbox.evaluate(services.run.candidate(id), "full")
+            services.run.add_evaluation(evaluation, "full")
+        tell(services, runtime, "cross_validated", candidate=id, status=evaluation.status.value, rank=evaluation.rank)
+        if kept(evaluation, state.dry_run):
+            passed.append((evaluation.rank, id))
+        else:
+            rejected.append(id)
+    passed.sort(key=lambda entry: -entry[0])
+    return {"finalists": tuple(id for _, id in passed), "rejected": tuple(rejected)}
+
+
+def final_check(state: State, runtime: Runtime[Context]) -> Update:
+    """Judges the first finalist once more, from its file on disk, by the harness itself."""
+    services = services_of(state.run_dir, runtime)
+    services.check_stopping()
+    id, *others = state.finalists
+    evaluation = services.harness.evaluate(services.problem, services.run.candidate(id), "quick")
+    services.run.add_evaluation(evaluation, "final")
+    tell(services, runtime, "final_checked", candidate=id, status=evaluation.status.value, rank=evaluation.rank)
+    if not kept(evaluation, state.dry_run):
+        return {"finalists": tuple(others), "rejected": (*state.rejected, id)}
+    full = services.run.evaluation(id, "full")
+    return {
+        "winner": id,
+        "outcome": "estimated" if state.dry_run else "verified",
+        "speedup": full.rank if full else None,
+    }
+
+
+def report(state: State, runtime: Runtime[Context]) -> Update:
+    """Writes best.py, report.json and report.html, and closes what the run had open."""
+    services = services_of(state.run_dir, runtime)
+    seconds = state.seconds_used + services.lap()
+    result = write_report(state.model_copy(update={"seconds_used": seconds}), services, context_of(runtime))
+    tell(
+        services,
+        runtime,
+        "finished",
+        outcome=result.outcome,
+        winner=result.best,
+        speedup=result.speedup,
+        estimated_speedup=result.estimated_speedup,
+        stop_reason=result.stop_reason,
+        tried=result.tried,
+        seconds=round(seconds, 1),
+        run_dir=state.run_dir,
+    )
+    close_services(state.run_dir)
+    return {"seconds_used": seconds}
+
+
+def kept(evaluation: Evaluation, dry_run: bool) -> bool:
+    """Passed, or in a dry run unverified with an estimate."""
+    return evaluation.rank > 0 and evaluation.status is (Status.UNVERIFIED if dry_run else Status.PASSED)

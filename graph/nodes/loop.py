@@ -1,0 +1,189 @@
+"""Nodes of the loop that explore, rewrite and tune share: open a round, propose, evaluate, learn, record."""
+
+from langgraph.runtime import Runtime
+from langgraph.types import Overwrite
+
+from ...state.candidate import Candidate
+from ...state.channels import Context, Diagnosis, EvaluateTask, ProposeTask, State, Update
+from ...state.evaluation import Evaluation
+from ...state.profile import Profile
+from ...state.trajectory import Row
+from ..diagnosis import bottleneck
+from ..feedback import make_feedback
+from ..keeping import GAIN, POOL_SIZE, ranked, run_over, sol_fraction, target_gap
+from ..search import next_phase, quota_left
+from .start import context_of, services_of, tell
+
+
+def open_round(state: State, runtime: Runtime[Context]) -> Update:
+    """Opens a round of the phase: decides what to ask of the writers. Runs as node explore, rewrite or tune."""
+    services, context = services_of(state.run_dir, runtime), context_of(runtime)
+    services.check_stopping()
+    seeds = services.strategy.seeds(state, state.phase)
+    opened = state.model_copy(update={"round": state.round + 1, "seeds": seeds})
+    requests = services.strategy.requests(opened, context)
+    tell(
+        services,
+        runtime,
+        "round_opened",
+        phase=state.phase,
+        round=opened.round,
+        asked={request.language: request.n for request in requests},
+        tried=state.evaluations,
+        budget=context.budget,
+        seconds_left=round(max(0.0, context.seconds - state.seconds_used), 1),
+    )
+    return {
+        "round": opened.round,
+        "phase_rounds": state.phase_rounds + 1,
+        "seeds": seeds,
+        "requests": requests,
+        "proposed": Overwrite([]),
+        "results": Overwrite([]),
+        "queue": (),
+        "diagnoses": (),
+    }
+
+
+def propose(state: ProposeTask, runtime: Runtime[Context]) -> Update:
+    """Asks one writer for candidates and keeps their sources in the run directory."""
+    services = services_of(state.run_dir, runtime)
+    writer = services.writers.get(state.request.language)
+    candidates = writer.propose(services.brief(state), state.request.n) if writer else []
+    for candidate in candidates[: state.request.n]:
+        services.run.add_candidate(candidate)
+    return {"proposed": [candidate.id for candidate in candidates[: state.request.n]]}
+
+
+def schedule(state: State, runtime: Runtime[Context]) -> Update:
+    """Drops what was tried before and twins within the round, so that each candidate is evaluated once."""
+    tried = {row.id for row in state.rows}
+    new = tuple(dict.fromkeys(id for id in state.proposed if id not in tried))
+    room = min(context_of(runtime).budget - state.evaluations, quota_left(state))
+    queue = new[: max(0, room)]
+    services = services_of(state.run_dir, runtime)
+    tell(services, runtime, "proposed", round=state.round, proposed=len(state.proposed), new=len(queue))
+    return {"queue": queue}
+
+
+def evaluate(state: EvaluateTask, runtime: Runtime[Context]) -> Update:
+    """Compiles, checks and times one candidate. Branches run at once; the harness lets one at a time on the GPU."""
+    services = services_of(state.run_dir, runtime)
+    candidate = services.run.candidate(state.candidate)
+    evaluation = services.run.evaluation(candidate.id)  # Known where a killed run had judged it already.
+    if evaluation is None:
+        services.check_stopping()
+        services.toolbox.compile_kernel(candidate)
+        evaluation = services.toolbox.evaluate(candidate)
+        services.run.add_evaluation(evaluation, "quick")
+    row = make_row(candidate, evaluation, state)
+    tell(
+        services,
+        runtime,
+        "evaluated",
+        candidate=row.id,
+        language=row.language,
+        status=row.status.value,
+        rank=row.rank,
+        ms=row.ms,
+        phase=row.phase,
+        round=row.round,
+        seconds=round(evaluation.seconds, 3),
+        message=evaluation.message[:200],
+    )
+    return {"results": [row]}
+
+
+def make_row(candidate: Candidate, evaluation: Evaluation, task: EvaluateTask) -> Row:
+    timing, estimate = evaluation.primary, evaluation.estimate
+    return Row(
+        id=candidate.id,
+        language=candidate.language,
+        origin=candidate.origin,
+        template=candidate.template or "",
+        parent=candidate.parent or "",
+        phase=task.phase,
+        round=task.round,
+        status=evaluation.status,
+        rank=evaluation.rank,
+        ms=timing.candidate.median_ms if timing else estimate.ms if estimate else None,
+        sol_fraction=sol_fraction(evaluation),
+    )
+
+
+def profile(state: State, runtime: Runtime[Context]) -> Update:
+    """Takes hardware counters of the best kept candidate, once each and as often as the settings allow."""
+    services, context = services_of(state.run_dir, runtime), context_of(runtime)
+    kept = ranked((*state.rows, *state.results), state.dry_run)
+    if not kept or kept[0].id in state.profiled or len(state.profiled) >= context.profiles:
+        return {}
+    services.check_stopping()
+    counters = services.toolbox.profile_kernel(services.run.candidate(kept[0].id))
+    services.run.write_record(f"profile-{kept[0].id}", counters)
+    tell(services, runtime, "profiled", candidate=kept[0].id, kernels=len(counters.kernels), reason=counters.reason)
+    return {"profiled": (*state.profiled, kept[0].id)}
+
+
+def diagnose(state: State, runtime: Runtime[Context]) -> Update:
+    """Names the suspected bottleneck of each of the round's candidates, and of the one profiled last."""
+    services = services_of(state.run_dir, runtime)
+    ids = dict.fromkeys([row.id for row in state.results] + list(state.profiled[-1:]))
+    found = []
+    for id in ids:
+        evaluation = services.run.evaluation(id)
+        counters = services.run.read_record(f"profile-{id}", Profile) if id in state.profiled else None
+        if evaluation and (text := bottleneck(evaluation, counters, services.device)):
+            found.append(Diagnosis(candidate=id, bottleneck=text))
+    return {"diagnoses": tuple(found)}
+
+
+def feedback(state: State, runtime: Runtime[Context]) -> Update:
+    """Puts the round into the five fields that writers hear."""
+    services = services_of(state.run_dir, runtime)
+    suspected = {diagnosis.candidate: diagnosis.bottleneck for diagnosis in state.diagnoses}
+    best_rank = max([state.best_rank, *(row.rank for row in ranked(state.results, state.dry_run))])
+    heard = []
+    for row in state.results:
+        evaluation = services.run.evaluation(row.id)
+        parent = services.run.evaluation(row.parent) if row.parent else None
+        if evaluation is not None:
+            heard.append(make_feedback(evaluation, parent, best_rank, suspected.get(row.id, "")))
+    return {"feedback": tuple(heard)}
+
+
+def record(state: State, runtime: Runtime[Context]) -> Update:
+    """Adds the round to the trajectory, keeps the best, and decides whether the phase or the search is over."""
+    services, context = services_of(state.run_dir, runtime), context_of(runtime)
+    rows = (*state.rows, *state.results)
+    kept = ranked(rows, state.dry_run)
+    best = kept[0] if kept else None
+    gained = best is not None and best.rank > state.best_rank * GAIN
+    evaluation = services.run.evaluation(best.id) if best else None
+    gap = target_gap(services.problem.target, evaluation, services.device) if evaluation else None
+    after = state.model_copy(
+        update={
+            "rows": rows,
+            "evaluations": len(rows),
+            "seconds_used": state.seconds_used + services.lap(),
+            "rounds_without_gain": 0 if gained else state.rounds_without_gain + 1,
+        }
+    )
+    stale = after.rounds_without_gain >= context.patience
+    phase_over = not state.queue or stale or quota_left(after) < 1
+    stop_reason = run_over(after, context, best, gap)
+    if not stop_reason and phase_over and next_phase(state) is None:
+        stop_reason = "no_gain" if stale else "nothing_left"
+    if gained and best is not None:
+        tell(services, runtime, "best", candidate=best.id, language=best.language, rank=best.rank, ms=best.ms)
+    return {
+        "rows": rows,
+        "pool": tuple(row.id for row in kept[:POOL_SIZE]),
+        "best": best.id if best else "",
+        "best_rank": best.rank if best else 0.0,
+        "evaluations": after.evaluations,
+        "phase_evaluations": state.phase_evaluations + len(state.results),
+        "seconds_used": after.seconds_used,
+        "rounds_without_gain": after.rounds_without_gain,
+        "phase_over": phase_over,
+        "stop_reason": stop_reason,
+    }

@@ -1,0 +1,137 @@
+"""From state and run directory to the result: best.py, report.json, report.html."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .. import __version__
+from ..state.channels import Context, State
+from ..state.evaluation import Evaluation
+from ..state.scores import geometric_mean
+from ..state.timing import Baselines
+from ..state.trajectory import Result, Row, TrajectoryEntry
+from .keeping import ranked, sol_fraction, target_gap
+from .run_directory import RunDirectory
+from .services import Services
+
+
+def write_report(state: State, services: Services, context: Context, complete: bool = True) -> Result:
+    """Writes the run's files and returns the result.
+
+    `complete=False` is for a run that was cut short: its best is what passed the quick tier so far, and says so.
+    """
+    result = make_result(state, services, context, complete)
+    if result.best is not None:
+        services.run.write_text("best.py", services.run.candidate(result.best).source)
+    services.run.write_record("report", result)
+    from .html import render_html
+
+    services.run.write_text("report.html", render_html(result, _sources(result, services.run)))
+    return result
+
+
+def make_result(state: State, services: Services, context: Context, complete: bool) -> Result:
+    """Everything that is known, as one record."""
+    kept = ranked(state.rows, state.dry_run)
+    best = state.winner or ("" if complete or not kept else kept[0].id)
+    evaluation = (services.run.evaluation(best, "full") or services.run.evaluation(best)) if best else None
+    final = services.run.evaluation(best, "final") if best else None
+    problem = services.problem
+    measured = evaluation if evaluation is not None and not state.dry_run else None
+    estimate = evaluation.estimate if evaluation is not None and state.dry_run else None
+    timing = measured.primary if measured else None
+    baselines = services.run.read_record("baselines", Baselines)
+    primary = problem.primary.name
+    return Result(
+        problem=problem.name,
+        problem_id=problem.id,
+        problem_path=problem.path,
+        run_dir=state.run_dir,
+        outcome="nothing" if evaluation is None else "estimated" if state.dry_run else "verified",
+        stop_reason=state.stop_reason or ("" if complete else "interrupted"),
+        complete=complete,
+        best=best or None,
+        best_path=str(services.run.path / "best.py") if best else None,
+        language=next((row.language for row in state.rows if row.id == best), None),
+        speedup=measured.score if measured else None,
+        estimated_speedup=estimate.speedup if estimate else None,
+        final_check_speedup=final.score if final and not state.dry_run else None,
+        speedup_over=speedups(measured, baselines) if measured and baselines else {},
+        verdict=timing.verdict if timing else "",
+        ms=timing.candidate.median_ms if timing else estimate.ms if estimate else None,
+        baseline_name=timing.baseline_name if timing else "",
+        baseline_ms=timing.baseline.median_ms if timing else None,
+        eager_ms=baselines.ms("eager", primary) if baselines else None,
+        compile_ms=compile_ms(baselines, primary) if baselines else None,
+        best_ms_by_language=_best_by_language(kept),
+        sol_fraction=sol_fraction(measured) if measured else None,
+        custom_share=measured.custom_share if measured else None,
+        error_class=evaluation.error_class if evaluation else "",
+        precision=problem.precision,
+        labels=evaluation.labels if evaluation else (),
+        notes=(*state.notes, *(evaluation.notes if evaluation else ())),
+        plan=state.plan_summary,
+        timings=measured.timings if measured else (),
+        checks=evaluation.checks if evaluation else (),
+        baselines=baselines.entries if baselines else (),
+        target=target_gap(problem.target, evaluation, services.device) if evaluation else None,
+        tried=state.evaluations,
+        statuses=dict(sorted(Counter(row.status.value for row in state.rows).items())),
+        trajectory=tuple(_entry(row, services.run) for row in state.rows),
+        seconds=state.seconds_used,
+        dry_run=state.dry_run,
+        device=services.device,
+        warpsmith_version=__version__,
+        settings=context.model_dump(mode="json"),
+    )
+
+
+def compile_ms(baselines: Baselines, workload: str) -> float | None:
+    """The better of torch.compile's modes that count (CUDA graphs do not)."""
+    times = (baselines.ms(name, workload) for name in ("compile", "max-autotune"))
+    return min((ms for ms in times if ms is not None), default=None)
+
+
+def speedups(evaluation: Evaluation, baselines: Baselines) -> dict[str, float]:
+    """Geometric means over the workloads: `best` from the interleaved pairs, `eager` and `compile` from the baselines.
+
+    A baseline that was not timed on every workload is left out.
+    """
+    found = {"best": evaluation.score}
+    timings = evaluation.timings
+    for name, times in (
+        ("eager", [baselines.ms("eager", timing.workload) for timing in timings]),
+        ("compile", [compile_ms(baselines, timing.workload) for timing in timings]),
+    ):
+        ratios = [ms / timing.candidate.median_ms for ms, timing in zip(times, timings, strict=True) if ms is not None]
+        if ratios and len(ratios) == len(timings):
+            found[name] = geometric_mean(ratios)
+    return found
+
+
+def _best_by_language(kept: Sequence[Row]) -> dict[str, float]:
+    best: dict[str, float] = {}
+    for row in kept:
+        if row.ms is not None:
+            best[row.language] = min(row.ms, best.get(row.language, row.ms))
+    return best
+
+
+def _entry(row: Row, run: RunDirectory) -> TrajectoryEntry:
+    candidate, evaluation = run.candidate(row.id), run.evaluation(row.id)
+    return TrajectoryEntry(
+        **row.model_dump(),
+        slots=candidate.slots,
+        note=candidate.note,
+        message=evaluation.message if evaluation else "",
+    )
+
+
+def _sources(result: Result, run: RunDirectory) -> Mapping[str, str]:
+    return {result.best: run.candidate(result.best).source} if result.best else {}
+
+
+def read_result(run_dir: Path) -> Result | None:
+    """The result of a finished run, None where there is no report yet."""
+    file = run_dir / "report.json"
+    return Result.model_validate_json(file.read_text(encoding="utf-8")) if file.exists() else None

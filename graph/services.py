@@ -1,0 +1,201 @@
+"""What nodes work with and a checkpoint cannot hold: harness, planner, writers, run directory, event log.
+
+Nodes find them by run directory. Whoever starts a run may provide them (`provide`); else they are opened from the
+run's settings on first use, also in a process that resumes a run or in the LangGraph server.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from ..state.brief import Brief
+from ..state.candidate import Language
+from ..state.channels import Context, ProposeTask
+from ..state.device import DeviceSheet
+from ..state.errors import InfraError
+from ..state.lowered import LoweredGraph
+from ..state.plan import Plan
+from ..state.problem import Problem
+from ..state.timing import Baselines
+from ..sub_agents.writer import Writer
+from ..tools.harness import Harness
+from ..tools.toolbox import Toolbox
+from .events import EventLog, Listener
+from .run_directory import RunDirectory
+from .search import PhasedSearch, SearchStrategy
+
+T = TypeVar("T")
+
+
+class Planner(Protocol):
+    """Turns a lowered reference into strategies and kernel programs."""
+
+    def plan(self, problem: Problem, graph: LoweredGraph, device: DeviceSheet) -> Plan: ...
+
+
+class Stopped(Exception):
+    """The person asked the run to stop: work that has not begun is left to a resumed run."""
+
+
+@dataclass(kw_only=True)
+class Services:
+    """One run's collaborators. `harness` is closed with them only where they own it."""
+
+    run: RunDirectory
+    harness: Harness
+    planner: Planner
+    writers: Mapping[Language, Writer]
+    strategy: SearchStrategy = field(default_factory=PhasedSearch)
+    listeners: tuple[Listener, ...] = ()
+    owns_harness: bool = True
+    stopping: threading.Event = field(default_factory=threading.Event)
+    _lap_start: float = field(default_factory=time.monotonic)
+
+    @cached_property
+    def events(self) -> EventLog:
+        return EventLog(self.run.path / "events.jsonl", self.listeners)
+
+    @cached_property
+    def problem(self) -> Problem:
+        return _required(self.run.read_record("problem", Problem), "problem", self.run)
+
+    @cached_property
+    def device(self) -> DeviceSheet:
+        return _required(self.run.read_record("device", DeviceSheet), "device", self.run)
+
+    @cached_property
+    def baselines(self) -> Baselines:
+        return _required(self.run.read_record("baselines", Baselines), "baselines", self.run)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return _required(self.run.read_record("plan", Plan), "plan", self.run)
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        return Toolbox(self.harness, self.problem)
+
+    def lap(self) -> float:
+        """Seconds since the last lap, or since these services were opened: time between sessions does not count."""
+        now = time.monotonic()
+        seconds, self._lap_start = now - self._lap_start, now
+        return seconds
+
+    def check_stopping(self) -> None:
+        """Raises Stopped once the person has asked to stop."""
+        if self.stopping.is_set():
+            raise Stopped
+
+    def brief(self, task: ProposeTask) -> Brief:
+        """The brief that a request's ids stand for."""
+        request = task.request
+        return Brief(
+            problem=self.problem,
+            device=self.device,
+            plan=self.plan,
+            language=request.language,
+            directive=request.directive,
+            pool=tuple(self.run.scored(id) for id in task.pool),
+            seeds=tuple(self.run.scored(id) for id in task.seeds),
+            feedback=task.feedback,
+            tried=frozenset(task.tried),
+            temperature=request.temperature,
+            rng_seed=request.rng_seed,
+        )
+
+    def close(self) -> None:
+        if self.owns_harness:
+            self.harness.close()
+        self.events.close()
+
+
+_open: dict[str, Services] = {}
+_lock = threading.Lock()
+
+
+def provide(services: Services) -> None:
+    """Makes nodes of that run directory use these services."""
+    with _lock:
+        _open[str(services.run.path)] = services
+
+
+def services_for(run_dir: str, context: Context) -> Services:
+    """The services of a run, opened from its settings where nobody provided them."""
+    with _lock:
+        if run_dir not in _open:
+            _open[run_dir] = open_services(Path(run_dir), context)
+        return _open[run_dir]
+
+
+def close_services(run_dir: str) -> None:
+    """Closes a run's services; nothing happens where they are closed already."""
+    with _lock:
+        services = _open.pop(run_dir, None)
+    if services is not None:
+        services.close()
+
+
+def open_services(
+    run_dir: Path, context: Context, harness: Harness | None = None, listeners: tuple[Listener, ...] = ()
+) -> Services:
+    """Services by the run's settings. A harness that is handed in stays open when they close."""
+    owned = harness is None
+    harness = harness or open_harness_for(context)
+    planner, writers = _authors(context)
+    if context.record is not None:
+        from ..tools.replay import Recording, RecordingHarness, RecordingPlanner, RecordingWriter
+
+        recording = Recording(Path(context.record))
+        harness, planner = RecordingHarness(harness, recording), RecordingPlanner(planner, recording)
+        writers = {language: RecordingWriter(writer, recording) for language, writer in writers.items()}
+    return Services(
+        run=RunDirectory(run_dir),
+        harness=harness,
+        planner=planner,
+        writers=writers,
+        listeners=listeners,
+        owns_harness=owned,
+    )
+
+
+def open_harness_for(context: Context) -> Harness:
+    """The harness that the settings ask for: recorded answers, a GPU, or a dry run."""
+    if context.replay is not None:
+        from ..tools.replay import ReplayHarness
+
+        return ReplayHarness(Path(context.replay), context.pace)
+    from ..tools.local import HarnessSettings, open_harness
+
+    return open_harness(
+        HarnessSettings(
+            work_dir=Path(context.out) / ".work",
+            dry_run=context.dry_run,
+            arch=context.arch,
+            gpu=context.gpu,
+            baseline_file=Path(context.baselines) if context.baselines else None,
+            require_gpu=context.require_gpu,
+        )
+    )
+
+
+def _authors(context: Context) -> tuple[Planner, dict[Language, Writer]]:
+    if context.replay is not None:
+        from ..tools.replay import Recording, ReplayPlanner, ReplayWriter
+
+        recording = Recording(Path(context.replay))
+        return ReplayPlanner(recording), {"triton": ReplayWriter(recording), "cuda": ReplayWriter(recording)}
+    from ..sub_agents.cuda_writer import CudaWriter
+    from ..sub_agents.planner import OfflinePlanner
+    from ..sub_agents.triton_writer import TritonWriter
+
+    return OfflinePlanner(), {"triton": TritonWriter(), "cuda": CudaWriter()}
+
+
+def _required(value: T | None, name: str, run: RunDirectory) -> T:
+    if value is None:
+        raise InfraError(f"{run.path}: {name}.json is missing; start the run again")
+    return value

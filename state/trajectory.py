@@ -1,0 +1,142 @@
+"""What a run tried and what came of it: rows for the trajectory, and the result that `report.json` holds."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from .base import Record
+from .candidate import Language, Origin, SlotValue
+from .device import DeviceSheet
+from .evaluation import Check, Status
+from .problem import Target
+from .timing import Baseline, Timing
+
+Phase = Literal["explore", "rewrite", "tune"]
+StopReason = Literal[
+    "",
+    "speed_of_light",
+    "target_beaten",
+    "budget_evaluations",
+    "budget_seconds",
+    "no_gain",
+    "nothing_left",
+    "interrupted",
+]
+Outcome = Literal["verified", "estimated", "nothing"]
+
+
+class Row(Record):
+    """One evaluated candidate in a few numbers: this is all that checkpoints hold of it."""
+
+    id: str
+    language: Language
+    origin: Origin = "template"
+    template: str = ""
+    parent: str = ""
+    phase: Phase
+    round: int
+    status: Status
+    rank: float = 0.0
+    """Speedup over the best baseline; an estimate where the status is `unverified`; 0 if it failed."""
+    ms: float | None = None
+    """Median on the primary workload, or the estimate of a dry run."""
+    sol_fraction: float | None = None
+
+
+class TrajectoryEntry(Row):
+    """A row with what reports show of it besides."""
+
+    slots: dict[str, SlotValue] = Field(default_factory=dict)
+    note: str = ""
+    message: str = ""
+    bottleneck: str = ""
+
+
+class TargetGap(Record):
+    """How far the result is from a published time."""
+
+    target: Target
+    comparable: bool
+    """Same GPU: only then can it be called beaten."""
+    gap: float | None = None
+    """Measured time over target time, minus 1: negative is faster. None where nothing was timed on its workload."""
+    beaten: bool = False
+    note: str = ""
+
+
+class Result(Record):
+    """The outcome of optimising one problem. Everything that a report or a table shows comes from here."""
+
+    problem: str
+    problem_id: str
+    problem_path: str
+    run_dir: str
+    outcome: Outcome
+    """`verified`: passed on every workload, and again from the file; `estimated`: a dry run's untimed best."""
+    stop_reason: StopReason = ""
+    complete: bool = True
+    """False where the run was interrupted before cross-validation and the final check."""
+    best: str | None = None
+    """Candidate id."""
+    best_path: str | None = None
+    language: Language | None = None
+    speedup: float | None = None
+    """Geometric mean over the workloads, against the best baseline. None unless verified."""
+    estimated_speedup: float | None = None
+    final_check_speedup: float | None = None
+    """What the independent last run of the file gave on the primary workload."""
+    speedup_over: dict[str, float] = Field(default_factory=dict)
+    """Geometric mean over the workloads against `best`, `eager`, `compile`, where these were timed."""
+    verdict: str = ""
+    """win, tie or loss on the primary workload, by the paired gate."""
+    ms: float | None = None
+    """Median on the primary workload; the estimate in a dry run."""
+    baseline_name: str = ""
+    baseline_ms: float | None = None
+    eager_ms: float | None = None
+    compile_ms: float | None = None
+    best_ms_by_language: dict[str, float] = Field(default_factory=dict)
+    sol_fraction: float | None = None
+    custom_share: float | None = None
+    error_class: str = ""
+    precision: str = "reference"
+    labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    plan: str = ""
+    timings: tuple[Timing, ...] = ()
+    checks: tuple[Check, ...] = ()
+    baselines: tuple[Baseline, ...] = ()
+    target: TargetGap | None = None
+    tried: int = 0
+    statuses: dict[str, int] = Field(default_factory=dict)
+    """How many candidates ended in each status."""
+    trajectory: tuple[TrajectoryEntry, ...] = ()
+    seconds: float = 0.0
+    dry_run: bool = False
+    device: DeviceSheet | None = None
+    warpsmith_version: str = ""
+    settings: dict[str, object] = Field(default_factory=dict)
+
+
+class BatchRow(Record):
+    """One line of `results.jsonl`."""
+
+    key: str
+    """Digest of the problem's source and the settings: a rerun skips rows that have it and did not fail."""
+    file: str
+    problem_id: str = ""
+    ok: bool
+    cause: str = ""
+    """For a failed row a status or the class of the error."""
+    message: str = ""
+    outcome: Outcome | Literal["failed"] = "failed"
+    language: str = ""
+    ms: float | None = None
+    baseline_ms: float | None = None
+    speedup_over: dict[str, float] = Field(default_factory=dict)
+    estimated_speedup: float | None = None
+    sol_fraction: float | None = None
+    custom_share: float | None = None
+    tried: int = 0
+    seconds: float = 0.0
+    run_dir: str = ""
