@@ -1,0 +1,245 @@
+"""Runs forward plans on CPU tensors by brute force, straight from the definition of the records.
+
+Every load is a gather by explicit element offsets, every statement one torch operation over the whole iteration space.
+Slow and memory-hungry on purpose: keep sizes small. This is what the planner and the templates are tested against.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from warpsmith.state.program import ForwardPlan, LoopProgram, MatmulProgram, Step, TorchStep, ViewStep
+from warpsmith.state.sizes import Size, value
+
+Tensors = dict[str, Any]
+
+UNARY = {
+    "relu": torch.relu,
+    "square": lambda x: x * x,
+    "logical_not": torch.logical_not,
+    "isnan": torch.isnan,
+    "isinf": torch.isinf,
+}
+BINARY = {
+    "div": torch.true_divide,
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+    "floor_div": torch.floor_divide,
+}
+REDUCTIONS = {
+    "reduce_sum": lambda x: x.sum(-1, keepdim=True, dtype=x.dtype),
+    "reduce_prod": lambda x: x.prod(-1, keepdim=True, dtype=x.dtype),
+    "reduce_max": lambda x: x.amax(-1, keepdim=True),
+    "reduce_min": lambda x: x.amin(-1, keepdim=True),
+    "reduce_argmax": lambda x: x.argmax(-1, keepdim=True),
+    "reduce_argmin": lambda x: x.argmin(-1, keepdim=True),
+    "reduce_any": lambda x: x.any(-1, keepdim=True),
+    "reduce_all": lambda x: x.all(-1, keepdim=True),
+}
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    return getattr(torch, name)
+
+
+def compute_dtype(name: str) -> torch.dtype:
+    """Half types are computed in float32."""
+    return torch.float32 if name in ("float16", "bfloat16") else torch_dtype(name)
+
+
+def run_plan(plan: ForwardPlan, inputs: Sequence[Any], parameters: Mapping[str, torch.Tensor] | None = None) -> Any:
+    """What the plan returns. `inputs` by position; `parameters` by qualified name; symbols come from the inputs."""
+    tensors: Tensors = dict(zip(plan.inputs, inputs, strict=False))
+    for name, qualified in plan.parameters.items():
+        tensors[name] = (parameters or {})[qualified].detach()
+    symbols = {s.name: inputs[s.input].shape[s.dim] for s in plan.symbols}
+    for step in plan.steps:
+        tensors |= run_step(step, tensors, symbols, plan)
+    return _result(plan.returns, tensors, symbols)
+
+
+def run_step(step: Step, tensors: Tensors, symbols: Mapping[str, int], plan: ForwardPlan) -> Tensors:
+    """The values that one step makes."""
+    if isinstance(step, LoopProgram):
+        return _run_loop(step, tensors, symbols, plan)
+    if isinstance(step, MatmulProgram):
+        return _run_matmul(step, tensors, symbols, plan)
+    if isinstance(step, ViewStep):
+        shape, strides = [value(s, symbols) for s in step.shape], [value(s, symbols) for s in step.strides]
+        base = tensors[step.base]
+        return {step.name: base.as_strided(shape, strides, base.storage_offset() + value(step.offset, symbols))}
+    return _run_torch(step, tensors, symbols)
+
+
+def _run_loop(program: LoopProgram, tensors: Tensors, symbols: Mapping[str, int], plan: ForwardPlan) -> Tensors:
+    space = [value(s, symbols) for s in program.space]
+    names = {load.name: _gather(tensors, load, space, symbols) for load in program.loads}
+    _run_body(program, names, space, symbols)
+    return _run_stores(program, names, space, symbols, plan)
+
+
+def _run_matmul(program: MatmulProgram, tensors: Tensors, symbols: Mapping[str, int], plan: ForwardPlan) -> Tensors:
+    batch = [value(s, symbols) for s in program.batch]
+    m, n, k = (value(s, symbols) for s in (program.m, program.n, program.k))
+    wide = torch.float64 if program.a.dtype == "float64" else torch.float32
+    a = _gather(tensors, program.a, [*batch, m, k], symbols).to(wide)
+    b = _gather(tensors, program.b, [*batch, k, n], symbols).to(wide)
+    space = [*batch, m, n]
+    names = {load.name: _gather(tensors, load, space, symbols) for load in program.loads}
+    names["acc"] = a @ b
+    _run_body(program, names, space, symbols)
+    return _run_stores(program, names, space, symbols, plan)
+
+
+def _gather(tensors: Tensors, load: Any, space: Sequence[int], symbols: Mapping[str, int]) -> torch.Tensor:
+    tensor = tensors[load.value]
+    assert str(tensor.dtype) == f"torch.{load.dtype}", f"{load.value} is {tensor.dtype}, loaded as {load.dtype}"
+    flat, first = _storage(tensor)
+    return flat[_offsets(load.strides, space, symbols) + value(load.offset, symbols) + first]
+
+
+def _storage(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+    return tensor.as_strided((elements,), (1,), 0), tensor.storage_offset()
+
+
+def _offsets(strides: Sequence[Size], space: Sequence[int], symbols: Mapping[str, int]) -> torch.Tensor:
+    offsets = torch.zeros([], dtype=torch.int64)
+    for axis, stride in enumerate(strides):
+        steps = torch.arange(space[axis]) * value(stride, symbols)
+        offsets = offsets + steps.reshape([-1 if i == axis else 1 for i in range(len(space))])
+    return offsets.expand(list(space)).contiguous()
+
+
+def _run_body(program: Any, names: Tensors, space: Sequence[int], symbols: Mapping[str, int]) -> None:
+    levels: dict[str, int] = {}
+    for statement in program.body:
+        assert statement.name not in names, f"{statement.name} is defined twice"
+        for arg in statement.args:
+            if isinstance(arg, str) and arg in names:
+                assert levels.get(arg, 0) <= statement.level, f"{statement.name} reads {arg} of a later level"
+        args = [_argument(arg, names, symbols) for arg in statement.args]
+        dtype = compute_dtype(statement.dtype)
+        if statement.op.startswith("reduce_"):
+            names[statement.name] = _reduced(statement.op, args[0], program.reduced).to(dtype)
+            levels[statement.name] = statement.level + 1
+            continue
+        levels[statement.name] = statement.level
+        names[statement.name] = _pointwise(statement, args, space, dtype)
+
+
+def _argument(arg: Any, names: Tensors, symbols: Mapping[str, int]) -> Any:
+    if not isinstance(arg, str):
+        return arg
+    return _wide(names[arg]) if arg in names else value(arg, symbols)
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def _pointwise(statement: Any, args: list[Any], space: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    if statement.op == "iota":
+        axis = args[0]
+        index = torch.arange(space[axis]).reshape([-1 if i == axis else 1 for i in range(len(space))])
+        return index.expand(list(space)).to(dtype)
+    if statement.op == "cast":
+        return torch.as_tensor(args[0]).to(torch_dtype(statement.dtype)).expand(list(space)).to(dtype)
+    tensors = [torch.as_tensor(a).expand(list(space)) if not isinstance(a, torch.Tensor) else a for a in args]
+    kinds = {t.dtype.is_floating_point for t, a in zip(tensors, args, strict=True) if isinstance(a, torch.Tensor)}
+    if statement.op != "where":
+        assert len(kinds) <= 1, f"{statement.op} mixes integers and floats: a cast is missing"
+    if statement.op == "where":
+        return torch.where(tensors[0], *(_literal(a, dtype) for a in args[1:])).to(dtype)
+    if statement.op == "clamp":
+        return torch.clamp(tensors[0], *(_literal(a, tensors[0].dtype) for a in args[1:])).to(dtype)
+    known = {**UNARY, **BINARY}
+    operation = known.get(statement.op) or getattr(torch, statement.op)
+    like = next((a.dtype for a in args if isinstance(a, torch.Tensor)), dtype)
+    return operation(*(_literal(a, like) for a in args)).to(dtype)
+
+
+def _literal(arg: Any, dtype: torch.dtype) -> torch.Tensor:
+    if isinstance(arg, torch.Tensor):
+        return arg
+    if isinstance(arg, float) and not dtype.is_floating_point:
+        assert arg.is_integer(), f"literal {arg} meets integers: a cast is missing"
+    return torch.as_tensor(arg).to(dtype)
+
+
+def _reduced(op: str, x: torch.Tensor, reduced: Sequence[bool]) -> torch.Tensor:
+    kept = [axis for axis, flag in enumerate(reduced) if not flag]
+    gone = [axis for axis, flag in enumerate(reduced) if flag]
+    order = kept + gone
+    moved = x.permute(order)
+    flat = moved.reshape(*moved.shape[: len(kept)], math.prod(moved.shape[len(kept) :]))
+    result = REDUCTIONS[op](flat)
+    back = result.reshape(*moved.shape[: len(kept)], *[1] * len(gone)).expand(moved.shape)
+    return back.permute([order.index(axis) for axis in range(len(order))])
+
+
+def _run_stores(
+    program: Any, names: Tensors, space: Sequence[int], symbols: Mapping[str, int], plan: ForwardPlan
+) -> Tensors:
+    made: Tensors = {}
+    for store in program.stores:
+        record = plan.values[store.value]
+        assert record.dtype == store.dtype
+        shape = [value(s, symbols) for s in record.shape]
+        out = torch.zeros(math.prod(shape), dtype=torch_dtype(store.dtype))
+        written = torch.zeros(math.prod(shape), dtype=torch.int64)
+        offsets = _offsets(store.strides, space, symbols)
+        element = names[store.name].to(out.dtype).expand(list(space))
+        for axis, flag in enumerate(getattr(program, "reduced", ())):
+            if flag and store.strides[axis] == 0 and space[axis] > 0:
+                offsets, element = offsets.narrow(axis, 0, 1), element.narrow(axis, 0, 1)
+        out[offsets.reshape(-1)] = element.reshape(-1)
+        written.index_add_(0, offsets.reshape(-1), torch.ones_like(offsets.reshape(-1)))
+        if all(space):
+            assert (written == 1).all(), f"{store.value} is not written exactly once everywhere"
+        made[store.value] = out.reshape(shape)
+    return made
+
+
+def _run_torch(step: TorchStep, tensors: Tensors, symbols: Mapping[str, int]) -> Tensors:
+    args = [_torch_argument(a, tensors, symbols) for a in step.args]
+    kwargs = {key: _torch_argument(a, tensors, symbols) for key, a in step.kwargs.items()}
+    if step.op == "constant":
+        return {step.outputs[0]: torch.tensor(args[0], dtype=args[1])}
+    _, name, overload = step.op.split(".")
+    result = getattr(getattr(torch.ops.aten, name), overload)(*args, **kwargs)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    pairs = zip(step.outputs, results, strict=True)
+    return {name: r.contiguous() if isinstance(r, torch.Tensor) else r for name, r in pairs}
+
+
+def _torch_argument(arg: Any, tensors: Tensors, symbols: Mapping[str, int]) -> Any:
+    if isinstance(arg, (list, tuple)):
+        return [_torch_argument(a, tensors, symbols) for a in arg]
+    if not isinstance(arg, dict):
+        return arg
+    ((key, content),) = arg.items()
+    if key == "ref":
+        return tensors[content]
+    if key == "size":
+        return value(content, symbols)
+    if key == "float":
+        return float(content)
+    return torch.device("cpu") if key == "device" else getattr(torch, content)
+
+
+def _result(structure: Any, tensors: Tensors, symbols: Mapping[str, int]) -> Any:
+    if isinstance(structure, (list, tuple)):
+        return [_result(part, tensors, symbols) for part in structure]
+    if not isinstance(structure, dict):
+        return structure
+    ((key, content),) = structure.items()
+    if key == "ref":
+        return tensors[content]
+    if key == "size":
+        return value(content, symbols)
+    if key == "tuple":
+        return tuple(_result(part, tensors, symbols) for part in content)
+    return {name: _result(part, tensors, symbols) for name, part in content}
