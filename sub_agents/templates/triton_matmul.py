@@ -37,7 +37,7 @@ else:
     def device_dot_{kind}(a, b, acc):
         return tl.dot(a, b, acc{precision})
 """
-_INTERPRETED_DOT = {
+INTERPRETED_DOT = {
     "bfloat16": _DOT.format(kind="bfloat16", what="bfloat16", precision=""),
     "bf16x6": _DOT.format(kind="bf16x6", what="in this precision", precision=', input_precision="bf16x6"'),
 }
@@ -68,7 +68,7 @@ class TritonMatmul:
             Slot(name="num_warps", role="configuration", choices=(4, 8), default=default["num_warps"]),
             Slot(name="num_stages", role="compute", choices=(2, 3, 4, 5), default=default["num_stages"]),
             Slot(name="group_m", role="memory", choices=(1, 4, 8, 16), default=8, about="rows of tiles that share L2"),
-            Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16), default=default["split_k"]),
+            Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16, 32), default=default["split_k"]),
             Slot(name="persistent", role="configuration", choices=(False, True), default=False),
         ]
         if descriptors_possible(folded):
@@ -129,30 +129,36 @@ class TritonMatmul:
         )
 
 
-def default_setting(program: MatmulProgram, sizes: Extent, device: DeviceSheet) -> Setting:
-    """The tile with the best estimated throughput; k split where even small tiles leave multiprocessors idle."""
-    half = operand_dtype(program) != "float32"
+def best_tile(
+    program: MatmulProgram, sizes: Extent, device: DeviceSheet, *, wide: bool, tile_k: int
+) -> tuple[int, int, int]:
+    """Tile sizes and split of k with the best estimated throughput."""
     # (tile_m, tile_n, share of peak that a full grid of such tiles reaches)
     tiles = [(128, 128, 0.85), (64, 128, 0.7), (128, 64, 0.7), (64, 64, 0.55), (32, 64, 0.3), (64, 32, 0.3)]
-    if half:
+    if wide:
         tiles = [(128, 256, 1.0), (256, 128, 0.98), *tiles]
 
-    def rate(tile: tuple[int, int, float]) -> float:
-        used = sizes.m / -(-sizes.m // tile[0]) / tile[0] * sizes.n / -(-sizes.n // tile[1]) / tile[1]
-        count = sizes.batch * -(-sizes.m // tile[0]) * -(-sizes.n // tile[1])
-        waves = -(-count // device.sm_count)
-        # Several small tiles share a multiprocessor, so a part-filled last wave costs them less.
-        filled = count / (waves * device.sm_count)
-        return tile[2] * used * filled
+    def rate(choice: tuple[int, int, int, float]) -> float:
+        tile_m, tile_n, split_k, share = choice
+        across_m, across_n = -(-sizes.m // tile_m), -(-sizes.n // tile_n)
+        used = sizes.m / (across_m * tile_m) * sizes.n / (across_n * tile_n)
+        count = sizes.batch * across_m * across_n * split_k
+        # Whole waves of one tile a multiprocessor, and for each split the parts' way through memory.
+        filled = count / (-(-count // device.sm_count) * device.sm_count)
+        return share * used * filled * (1 - 0.04 * split_k.bit_length() if split_k > 1 else 1.0)
 
-    tile_m, tile_n, _ = max(tiles, key=rate)
+    splits = [s for s in (1, 2, 4, 8, 16, 32) if s == 1 or s * 8 * tile_k <= sizes.k]
+    choices = [(m, n, split, share) for m, n, share in tiles for split in splits]
+    return max(choices, key=rate)[:3]
+
+
+def default_setting(program: MatmulProgram, sizes: Extent, device: DeviceSheet) -> Setting:
+    """The best tile with a pipeline that fits it; k split where even small tiles leave multiprocessors idle."""
+    half = operand_dtype(program) != "float32"
     tile_k = 64 if half else 32
-    count = sizes.batch * -(-sizes.m // tile_m) * -(-sizes.n // tile_n)
-    split_k = 1
-    while split_k < 16 and count * split_k * 2 <= device.sm_count and sizes.k >= split_k * 2 * 4 * tile_k:
-        split_k *= 2
+    tile_m, tile_n, split_k = best_tile(program, sizes, device, wide=half, tile_k=tile_k)
     big = tile_m * tile_n >= 128 * 128
-    setting: Setting = {
+    return {
         "tile_m": tile_m,
         "tile_n": tile_n,
         "tile_k": tile_k,
@@ -161,7 +167,6 @@ def default_setting(program: MatmulProgram, sizes: Extent, device: DeviceSheet) 
         "split_k": split_k,
         "loads": "descriptor" if half and device.arch >= "sm_90" and descriptors_possible(program) else "pointer",
     }
-    return setting
 
 
 def shared_bytes(setting: Setting, dtype: str) -> int:
@@ -213,9 +218,9 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces, use_descri
         "loads": setting.get("loads", "pointer"),
         "a": _side(program, "a", a_name),
         "b": _side(program, "b", b_name),
-        "prelude": (*parts.prelude, *((_INTERPRETED_DOT[kind],) if kind in _INTERPRETED_DOT else ())),
-        "dot": f"device_dot_{kind}" if kind in _INTERPRETED_DOT else "tl.dot",
-        "precision": "" if kind in _INTERPRETED_DOT or not fp32 else f', input_precision="{kind}"',
+        "prelude": (*parts.prelude, *((INTERPRETED_DOT[kind],) if kind in INTERPRETED_DOT else ())),
+        "dot": f"device_dot_{kind}" if kind in INTERPRETED_DOT else "tl.dot",
+        "precision": "" if kind in INTERPRETED_DOT or not fp32 else f', input_precision="{kind}"',
         "batch_lines": parts.batch_lines,
         "batch_count": parts.batch_count,
         "epilogue_lines": parts.epilogue_lines,

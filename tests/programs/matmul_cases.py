@@ -181,5 +181,24 @@ def cases() -> dict[str, Case]:
     return {name: case(layout, **symbols.get(name, {})) for name, layout in SHAPES.items()}
 
 
+LARGE: dict[str, Layout] = {
+    "fp32_nn": Layout(m=4096, n=4096, k=4096, epilogue="plain"),
+    "fp32_linear": Layout(m=1024, n=8192, k=8192, b="nk"),
+    "fp32_tn": Layout(m=2048, n=2048, k=4096, a="km"),
+    "fp32_odd": Layout(m=1021, n=2039, k=1537, b="nk", epilogue="full"),
+    "bf16_nn": Layout(m=4096, n=4096, k=4096, dtype="bfloat16", epilogue="plain"),
+    "bf16_linear": Layout(m=8192, n=4096, k=4096, dtype="bfloat16", b="nk", epilogue="full"),
+    "bf16_tn": Layout(m=4096, n=4096, k=4096, dtype="bfloat16", a="km"),
+    "fp16_batched": Layout(batch=(64,), m=512, n=512, k=256, dtype="float16"),
+    "bf16_deep": Layout(m=256, n=256, k=65536, dtype="bfloat16", b="nk"),
+    "bf16_odd": Layout(m=1021, n=2039, k=1537, dtype="bfloat16", b="nk"),
+}
+
+
+def large_cases() -> dict[str, Case]:
+    """Sizes that fill a GPU."""
+    return {name: case(layout) for name, layout in LARGE.items()}
+
+
 def count(shape: tuple[Size, ...], hints: dict[str, int]) -> int:
     return number(product(shape), hints)

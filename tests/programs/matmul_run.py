@@ -9,6 +9,8 @@ import importlib
 import importlib.util
 import itertools
 import json
+import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +20,9 @@ from warpsmith.state.device import DeviceSheet
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
 from warpsmith.sub_agents.slots import Setting
 
-from programs.matmul_cases import Case, answer, cases, relative_error, tensors
+from warpsmith.state.sizes import value as number
+
+from programs.matmul_cases import Case, answer, cases, large_cases, relative_error, tensors
 
 H200 = DeviceSheet(
     name="H200",
@@ -107,8 +111,90 @@ def interpret(names: list[str]) -> dict[str, float | str]:
     return errors
 
 
+class Target:
+    """Stands in for Triton's driver, so that kernels compile for sm_90 where there is no GPU."""
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
+
+
+def compiled(template: Template, given: Case, setting: Setting) -> list[Any]:
+    """Triton's compiled kernels for a setting, without launching: `.asm`, `.metadata`, by order of launch."""
+    import torch
+    import triton
+
+    triton.runtime.driver.set_active(Target())
+    source = template.render(given.program, setting, given.values)
+    module = load(source)
+    made: list[Any] = []
+
+    class Warm:
+        def __init__(self, kernel: Any) -> None:
+            self.kernel = kernel
+
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            return lambda *args, **kwargs: made.append(self.kernel.warmup(*args, grid=grid, **kwargs))
+
+    for name, each in list(vars(module).items()):
+        if isinstance(each, triton.runtime.JITFunction) and name.endswith("_kernel"):
+            setattr(module, name, Warm(each))
+    inputs = {
+        name: torch.empty([number(s, given.hints) for s in shape], dtype=getattr(torch, dtype), device="meta")
+        for name, (shape, dtype) in given.values.items()
+    }
+    outputs(module, source, given, inputs)
+    return made
+
+
+def resources(kernel: Any) -> dict[str, Any]:
+    """Registers, spilled bytes and shared bytes, from ptxas's own record of the cubin, and which tensor cores it uses."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        tool = Path(knobs.nvidia.cuobjdump.path)
+        usage = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+        sass = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+    return {
+        "registers": int(re.findall(r"REG:(\d+)", usage)[0]),
+        "stack_bytes": int(re.findall(r"STACK:(\d+)", usage)[0]),
+        "local_bytes": sum(int(found) for found in re.findall(r"LOCAL:(\d+)", usage)),
+        "spills": len(re.findall(r"\b(?:STL|LDL)\b", sass)),
+        "shared_bytes": kernel.metadata.shared,
+        "wgmma": len(re.findall(r"\bHGMMA\b", sass)),
+        "mma": len(re.findall(r"\bHMMA\b", sass)),
+        "tma": len(re.findall(r"\bUTMALDG\b", sass)),
+        "async_copies": len(re.findall(r"\bLDGSTS\b", sass)),
+        "waits": len(re.findall(r"WARPGROUP.DEPBAR", sass)),
+    }
+
+
+def compile_defaults(names: list[str]) -> dict[str, Any]:
+    """Resources of each kernel of the default settings at sizes that fill a GPU."""
+    found: dict[str, Any] = {}
+    for name in names:
+        template = template_named(name)
+        for label, given in large_cases().items():
+            if not template.fits(given.program, given.hints):
+                continue
+            setting = defaults(template, given)
+            for i, kernel in enumerate(compiled(template, given, setting)):
+                found[f"{name} {label} {i} {json.dumps(setting)}"] = resources(kernel)
+    return found
+
+
 def main() -> None:
-    print(json.dumps(interpret(sys.argv[2:])))  # noqa: T201 - the answer
+    action = {"interpret": interpret, "compile": compile_defaults}[sys.argv[1]]
+    print(json.dumps(action(sys.argv[2:])))  # noqa: T201 - the answer
 
 
 if __name__ == "__main__":
