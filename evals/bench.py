@@ -1,0 +1,46 @@
+"""One harness for many problems: opened on first use, and again after it broke."""
+
+from pathlib import Path
+from typing import Any
+
+from ..graph.api import make_context, optimize
+from ..graph.services import Collaborators, open_harness_for
+from ..state.errors import InfraError
+from ..state.timing import Baselines
+from ..state.trajectory import Result
+from ..tools.harness import Harness
+
+
+class Bench:
+    """Runs problems under one set of settings (the fields of the graph's `Context`). Close it at the end."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._context = make_context(settings)
+        self._harness: Harness | None = None
+
+    @property
+    def harness(self) -> Harness:
+        if self._harness is None:
+            self._harness = open_harness_for(self._context)
+        return self._harness
+
+    def optimize(self, path: Path) -> Result:
+        """Optimises one problem. Raises as `warpsmith.graph.optimize` does."""
+        try:
+            return optimize(path, given=Collaborators(harness=self.harness), **self._context.model_dump())
+        except InfraError:
+            self.close()
+            raise
+
+    def baseline(self, path: Path) -> Baselines:
+        """Times one problem's baselines, or takes them from the baselines file. Raises InvalidProblem or InfraError."""
+        try:
+            return self.harness.baseline(self.harness.load(path))
+        except InfraError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._harness is not None:
+            self._harness.close()
+            self._harness = None

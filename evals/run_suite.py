@@ -1,0 +1,188 @@
+"""Runs the suite and writes its result file after every problem.
+
+    python -m warpsmith.evals.run_suite --out docs/results/suite-h200.json --baselines docs/results/baselines-h200.json
+
+Rows of problems that are run replace the old ones, the others stay. With `--resume` only those are run that have no
+row yet, whose file changed, or that failed for the machine's fault. For several GPUs start one process each, with
+`--shard 0/2 --gpu 0` and `--shard 1/2 --gpu 1`: they may write the same file.
+
+Exit status: 0 if every problem that was run passed (in a dry run: has an estimate), 1 if not, 2 for bad input, 130 if
+interrupted.
+"""
+
+import argparse
+import shutil
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from ..state.base import Record, digest
+from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
+from ..state.trajectory import Result
+from . import provenance
+from .bench import Bench
+from .suite import SuiteProblem, select
+from .suite_report import SuiteReport, SuiteRow, load, row_of, save
+from .tables import suite_lines
+
+Optimize = Callable[[Path], Result]
+
+
+class SuiteRun(Record):
+    """What to run and where the results go."""
+
+    problems: tuple[SuiteProblem, ...]
+    out: Path
+    commit: str = ""
+    command: str = ""
+    resume: bool = False
+    settings: dict[str, object] = {}
+    """Search settings: rows of one file are only comparable under the same ones."""
+    winners: Path | None = None
+    """Folder that each winning kernel is copied to, as `<problem>.py`."""
+
+
+def source_id(problem: SuiteProblem) -> str:
+    return digest(problem.path.read_text())[:16]
+
+
+def failed_row(problem: SuiteProblem, status: str, message: str, commit: str) -> SuiteRow:
+    return SuiteRow(
+        name=problem.name,
+        family=problem.family,
+        dtype=problem.dtype,
+        status=status,
+        message=message,
+        source_id=source_id(problem),
+        commit=commit,
+    )
+
+
+def run_one(problem: SuiteProblem, optimize: Optimize, commit: str) -> tuple[SuiteRow, Result | None]:
+    """One problem's row, whatever happens: a failure of one must not cost the others."""
+    try:
+        result = optimize(problem.path)
+    except InvalidProblem as error:
+        return failed_row(problem, "invalid_problem", str(error), commit), None
+    except InfraError as error:
+        return failed_row(problem, "infra_error", str(error), commit), None
+    except InvalidInput:
+        raise
+    except Exception as error:  # noqa: BLE001 - a defect met on one problem is that problem's row, with its trace
+        traceback.print_exc()
+        return failed_row(problem, "crashed", f"{type(error).__name__}: {error}", commit), None
+    if not result.complete:
+        raise KeyboardInterrupt
+    return row_of(problem, result, source_id(problem), commit), result
+
+
+def pending(run: SuiteRun) -> list[SuiteProblem]:
+    """The problems to run. Raises InvalidInput where a resumed file was written under other settings."""
+    if not run.resume:
+        return list(run.problems)
+    report = load(run.out)
+    if report.rows and report.settings != run.settings:
+        raise InvalidInput(f"{run.out}: was written with settings {report.settings}; use these, or another --out")
+    done = {row.name: row.source_id for row in report.rows if row.done}
+    return [problem for problem in run.problems if done.get(problem.name) != source_id(problem)]
+
+
+def run_suite(run: SuiteRun, optimize: Optimize, say: Callable[[str], None]) -> list[SuiteRow]:
+    """Runs what is pending, saving after each problem; returns the new rows."""
+    todo = pending(run)
+    if len(todo) < len(run.problems):
+        say(f"{len(run.problems) - len(todo)} of {len(run.problems)} are done already")
+    rows = []
+    for number, problem in enumerate(todo, 1):
+        row, result = run_one(problem, optimize, run.commit)
+        rows.append(row)
+        report = SuiteReport(rows=(row,), commit=run.commit, command=run.command, settings=run.settings)
+        if result is not None and result.device is not None:
+            device = result.device
+            conditions = {"gpu": device.name, "versions": device.versions, "dry_run": result.dry_run}
+        else:
+            old = load(run.out)
+            conditions = {"gpu": old.gpu, "versions": old.versions, "dry_run": old.dry_run}
+        save(run.out, report.model_copy(update=conditions))
+        if run.winners is not None and result is not None and result.best_path is not None:
+            run.winners.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(result.best_path, run.winners / f"{problem.name}.py")
+        say(f"[{number:>2}/{len(todo)}] {progress(row)}")
+    return rows
+
+
+def progress(row: SuiteRow) -> str:
+    """One line on one problem."""
+    times = f"{row.best_ms:.4g} ms against {row.best_baseline_ms:.4g}" if row.best_ms and row.best_baseline_ms else ""
+    gain = f"{row.speedup:.2f}x" if row.speedup else ""
+    if row.estimated_speedup:
+        gain = f"{row.estimated_speedup:.2f}x estimated"
+    cells = [f"{row.name:<26}", f"{row.status:<14}", row.verdict, gain, times, row.language, row.message]
+    return " ".join(cell for cell in cells if cell.strip()) + f" ({row.candidates_tried} tried, {row.seconds:.1f} s)"
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.run_suite", description="Runs the problem suite.")
+    parser.add_argument("--out", type=Path, default=Path("docs/results/suite.json"), help="result file, merged into")
+    parser.add_argument("--baselines", type=Path, help="file of cached baseline times, read and added to")
+    parser.add_argument("--problems", default="", help="comma-separated names; all by default")
+    parser.add_argument("--shard", default="0/1", help="i/n: every n-th problem from i")
+    parser.add_argument("--gpu", type=int, default=0, help="index of the GPU to measure on")
+    parser.add_argument("--budget", type=int, default=30, help="candidates to evaluate per problem")
+    parser.add_argument("--seconds", type=float, default=600.0, help="wall time per problem")
+    parser.add_argument("--languages", choices=("triton", "cuda", "both"), default="both")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs", type=Path, default=Path("runs/suite"), help="folder for the run directories")
+    parser.add_argument("--winners", type=Path, help="folder to copy each winning kernel to")
+    parser.add_argument("--resume", action="store_true", help="run only what is not done yet")
+    parser.add_argument("--dry-run", action="store_true", help="never use a GPU")
+    parser.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU")
+    parser.add_argument("--commit", default="", help="commit to state; by default WARPSMITH_COMMIT or git's")
+    return parser.parse_args(arguments)
+
+
+def bench(options: argparse.Namespace, settings: dict[str, object]) -> Bench:
+    return Bench(
+        **settings,
+        gpu=options.gpu,
+        out=str(options.runs),
+        baselines=str(options.baselines) if options.baselines else None,
+        dry_run=True if options.dry_run else None,
+        require_gpu=options.require_gpu,
+    )
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    settings = {name: getattr(options, name) for name in ("budget", "seconds", "languages", "seed")}
+    try:
+        run = SuiteRun(
+            problems=select(options.problems, options.shard),
+            out=options.out,
+            commit=provenance.commit(options.commit),
+            command=provenance.command("warpsmith.evals.run_suite", arguments),
+            resume=options.resume,
+            settings=settings,
+            winners=options.winners,
+        )
+        with closing(bench(options, settings)) as opened:
+            rows = run_suite(run, opened.optimize, say)
+        say("\n" + "\n".join(suite_lines(load(options.out))))
+    except WarpsmithError as error:
+        say(f"run_suite: {error}")
+        return 2
+    except KeyboardInterrupt:
+        say(f"run_suite: interrupted; what is done is in {options.out}, and --resume goes on")
+        return 130
+    return 0 if all(row.status in ("passed", "unverified") for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
