@@ -33,8 +33,10 @@ def ask_writers(state: State) -> list[Send] | Literal["record"]:
 
 def send_to_evaluation(state: State) -> list[Send] | Literal["record"]:
     """One branch a candidate; straight to the books where there is none."""
-    about = {"run_dir": state.run_dir, "phase": state.phase, "round": state.round}
-    return [Send("evaluate", EvaluateTask(candidate=id, **about)) for id in state.queue] or "record"
+    return [
+        Send("evaluate", EvaluateTask(run_dir=state.run_dir, candidate=id, phase=state.phase, round=state.round))
+        for id in state.queue
+    ] or "record"
 
 
 def profile_or_not(state: State) -> Literal["profile", "diagnose"]:

@@ -139,13 +139,23 @@ def close_services(run_dir: str) -> None:
         services.close()
 
 
-def open_services(
-    run_dir: Path, context: Context, harness: Harness | None = None, listeners: tuple[Listener, ...] = ()
-) -> Services:
-    """Services by the run's settings. A harness that is handed in stays open when they close."""
-    owned = harness is None
-    harness = harness or open_harness_for(context)
-    planner, writers = _authors(context)
+@dataclass(frozen=True, kw_only=True)
+class Collaborators:
+    """What a caller brings along; None means: by the run's settings. A harness that is brought stays open."""
+
+    harness: Harness | None = None
+    planner: Planner | None = None
+    writers: Mapping[Language, Writer] | None = None
+    strategy: SearchStrategy | None = None
+    listeners: tuple[Listener, ...] = ()
+
+
+def open_services(run_dir: Path, context: Context, given: Collaborators | None = None) -> Services:
+    """Services by the run's settings and what the caller brings."""
+    given = given or Collaborators()
+    harness = given.harness or open_harness_for(context)
+    planner = given.planner or _planner(context)
+    writers = given.writers if given.writers is not None else _writers(context)
     if context.record is not None:
         from ..tools.replay import Recording, RecordingHarness, RecordingPlanner, RecordingWriter
 
@@ -157,8 +167,9 @@ def open_services(
         harness=harness,
         planner=planner,
         writers=writers,
-        listeners=listeners,
-        owns_harness=owned,
+        strategy=given.strategy or PhasedSearch(),
+        listeners=given.listeners,
+        owns_harness=given.harness is None,
     )
 
 
@@ -182,17 +193,26 @@ def open_harness_for(context: Context) -> Harness:
     )
 
 
-def _authors(context: Context) -> tuple[Planner, dict[Language, Writer]]:
+def _planner(context: Context) -> Planner:
     if context.replay is not None:
-        from ..tools.replay import Recording, ReplayPlanner, ReplayWriter
+        from ..tools.replay import ReplayPlanner
 
-        recording = Recording(Path(context.replay))
-        return ReplayPlanner(recording), {"triton": ReplayWriter(recording), "cuda": ReplayWriter(recording)}
-    from ..sub_agents.cuda_writer import CudaWriter
+        return ReplayPlanner(Path(context.replay))
     from ..sub_agents.planner import OfflinePlanner
+
+    return OfflinePlanner()
+
+
+def _writers(context: Context) -> dict[Language, Writer]:
+    if context.replay is not None:
+        from ..tools.replay import ReplayWriter
+
+        writer = ReplayWriter(Path(context.replay))
+        return {"triton": writer, "cuda": writer}
+    from ..sub_agents.cuda_writer import CudaWriter
     from ..sub_agents.triton_writer import TritonWriter
 
-    return OfflinePlanner(), {"triton": TritonWriter(), "cuda": CudaWriter()}
+    return {"triton": TritonWriter(), "cuda": CudaWriter()}
 
 
 def _required(value: T | None, name: str, run: RunDirectory) -> T:

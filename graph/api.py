@@ -1,0 +1,157 @@
+"""The Python API for one problem: start a run, or go on with one."""
+
+import shutil
+import signal
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from pydantic import ValidationError
+
+from ..state.channels import Context, Diagnosis, EvaluateTask, ProposeTask, State, WriterRequest
+from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
+from ..state.evaluation import Status
+from ..state.feedback import Feedback
+from ..state.trajectory import Result, Row
+from .controller import Controller, build_graph, recursion_limit
+from .nodes.loop import make_row
+from .report import read_result, write_report
+from .run_directory import RunDirectory, new_run_directory
+from .services import Collaborators, Services, Stopped, close_services, open_services, provide
+
+CHECKPOINTED = (Row, Diagnosis, Feedback, WriterRequest, ProposeTask, EvaluateTask, Status)
+"""The only types that a checkpoint may bring back: a crafted one cannot load anything else."""
+SETTINGS = "settings"
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was stopped by a person. `result` is what there was; `resume(run_dir)` goes on."""
+
+    def __init__(self, run_dir: Path, result: Result | None) -> None:
+        super().__init__(f"{run_dir}: interrupted")
+        self.run_dir = run_dir
+        self.result = result
+
+
+def optimize(problem: str | Path, *, given: Collaborators | None = None, **settings: Any) -> Result:
+    """Finds the fastest correct kernel for a problem file and writes it with its report to a new run directory.
+
+    Settings are the fields of `Context`. Raises InvalidProblem, InvalidInput or InfraError with one line for a person;
+    Interrupted on Ctrl-C. What was found before an error is written all the same.
+    """
+    path = Path(problem)
+    if not path.is_file():
+        raise InvalidProblem(f"{path}: no such file; give the path of a Python file with a PyTorch reference")
+    context = make_context(settings)
+    run_dir = new_run_directory(Path(context.out), path)
+    run = RunDirectory(run_dir)
+    run.write_text(f"{SETTINGS}.json", context.model_dump_json())
+    try:
+        return _drive(run, context, given, {"problem": str(path), "run_dir": str(run_dir)})
+    except InvalidProblem:
+        shutil.rmtree(run_dir, ignore_errors=True)  # Nothing was tried: there is nothing to keep.
+        raise
+
+
+def resume(run_dir: str | Path, *, given: Collaborators | None = None, **changes: Any) -> Result:
+    """Goes on with an interrupted run; a finished one only hands back its result. `changes` override its settings."""
+    path = Path(run_dir)
+    if not (path / "checkpoint.sqlite").is_file():
+        raise InvalidInput(f"{path}: is not a run directory that can be resumed")
+    done = read_result(path)
+    if done is not None and done.complete:
+        return done
+    try:
+        saved = Context.model_validate_json((path / f"{SETTINGS}.json").read_text(encoding="utf-8"))
+    except (OSError, ValidationError) as error:
+        raise InvalidInput(f"{path / SETTINGS}.json: cannot be read; start the run again") from error
+    context = make_context({**saved.model_dump(), **changes})
+    return _drive(RunDirectory(path), context, given, None)
+
+
+def make_context(settings: dict[str, Any]) -> Context:
+    """Settings as a Context. Raises InvalidInput that names the first one that is wrong."""
+    try:
+        return Context.model_validate(settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise InvalidInput(f"setting {name}: {first['msg']} (got {first['input']!r})") from error
+
+
+def _drive(run: RunDirectory, context: Context, given: Collaborators | None, inputs: Any) -> Result:
+    services = open_services(run.path, context, given)
+    provide(services)
+    config: RunnableConfig = {
+        "configurable": {"thread_id": "run"},
+        "recursion_limit": recursion_limit(context),
+        "max_concurrency": context.max_concurrency,
+    }
+    with closing(sqlite3.connect(run.checkpoint, check_same_thread=False)) as connection:
+        allowed = [(kind.__module__, kind.__name__) for kind in CHECKPOINTED]
+        saver = SqliteSaver(connection, serde=JsonPlusSerializer(allowed_msgpack_modules=allowed))
+        graph = build_graph(saver)
+        if inputs is None and not graph.get_state(config).next:
+            raise InvalidInput(f"{run.path}: stopped before its first step; start the run again")
+        try:
+            with _stop_on_interrupt(services):
+                graph.invoke(inputs, config, context=context, durability="sync")
+        except (KeyboardInterrupt, Stopped):
+            raise Interrupted(run.path, _save_partial(graph, config, services, context)) from None
+        except (WarpsmithError, OSError, sqlite3.Error):
+            _save_partial(graph, config, services, context)
+            raise
+        finally:
+            close_services(str(run.path))
+    result = read_result(run.path)
+    if result is None:
+        raise InfraError(f"{run.path}: the run ended without a report")
+    return result
+
+
+@contextmanager
+def _stop_on_interrupt(services: Services) -> Iterator[None]:
+    """The first Ctrl-C lets running evaluations finish, the rest is left to a resumed run; a second does not wait.
+
+    Only the main thread may handle signals; elsewhere the caller's own handling stays.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        services.stopping.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _save_partial(graph: Controller, config: RunnableConfig, services: Services, context: Context) -> Result | None:
+    """Writes the best so far; None where the run had not come to any. Trouble here never hides the first trouble."""
+    with suppress(WarpsmithError, OSError, sqlite3.Error):
+        state = State.model_validate(graph.get_state(config).values)
+        if not state.quotas:
+            return None
+        known = {row.id for row in state.rows}
+        rows = list(state.rows)
+        for id in state.queue:
+            evaluation = services.run.evaluation(id)
+            if id not in known and evaluation is not None:
+                task = EvaluateTask(run_dir=state.run_dir, candidate=id, phase=state.phase, round=state.round)
+                rows.append(make_row(services.run.candidate(id), evaluation, task))
+        seconds = state.seconds_used + services.lap()
+        state = state.model_copy(update={"rows": tuple(rows), "evaluations": len(rows), "seconds_used": seconds})
+        return write_report(state, services, context, complete=False)
+    return None

@@ -1,0 +1,183 @@
+"""Many problems in a row: one bad file or crash is one failed row, and the rest go on."""
+
+import json
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..state.base import digest
+from ..state.channels import Context
+from ..state.device import DeviceSheet
+from ..state.errors import InfraError, InvalidInput, WarpsmithError
+from ..state.scores import ProblemScore, fast_p
+from ..state.trajectory import BatchRow, Result
+from ..tools.harness import Harness
+from .api import make_context, optimize
+from .services import Collaborators, open_harness_for
+
+DECISIVE = ("languages", "budget", "seconds", "seed", "width", "patience", "stop_at_sol", "finalists", "replay")
+"""The settings that a result depends on: with another value of these a problem is not done yet."""
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """The last row of every problem file, in the order of the files."""
+
+    rows: tuple[BatchRow, ...]
+    results_file: Path
+
+    @property
+    def failed(self) -> tuple[BatchRow, ...]:
+        return tuple(row for row in self.rows if not row.ok)
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Failures by cause, the most frequent first."""
+        return dict(Counter(row.cause for row in self.failed).most_common())
+
+    def fast_p(self, p: float, against: str = "best") -> float:
+        """Share of all problems verified with a speedup above p against `best`, `eager` or `compile`."""
+        return fast_p([problem_score(row, against) for row in self.rows], p)
+
+
+def problem_score(row: BatchRow, against: str) -> ProblemScore:
+    """What a row counts for: an estimate of a dry run is never correct."""
+    return ProblemScore(row.outcome == "verified", row.speedup_over.get(against), row.custom_share)
+
+
+def optimize_batch(
+    folder: str | Path,
+    *,
+    given: Collaborators | None = None,
+    on_row: Callable[[BatchRow, bool], None] | None = None,
+    **settings: Any,
+) -> BatchResult:
+    """Optimises every `*.py` of a folder (not `_*.py`), appending a line to `<out>/results.jsonl` for each.
+
+    A file that is done with the same settings on the same device is skipped; one that failed is tried again.
+    `on_row(row, skipped)` hears of each. Raises InvalidInput for a folder without problems.
+    """
+    context = make_context(settings)
+    files = problem_files(Path(folder))
+    results_file = Path(context.out) / "results.jsonl"
+    done = {row.key: row for row in read_rows(results_file) if row.ok}
+    bench = _Bench(context, given or Collaborators())
+    rows: list[BatchRow] = []
+    try:
+        device = bench.harness.device()
+        for file in files:
+            key = row_key(file, context, device)
+            row = done.get(key) or bench.run(file, key)
+            if key not in done:
+                append_row(results_file, row)
+            rows.append(row)
+            if on_row:
+                on_row(row, key in done)
+    finally:
+        bench.close()
+    return BatchResult(tuple(rows), results_file)
+
+
+def problem_files(folder: Path) -> list[Path]:
+    """The problem files of a folder, by name."""
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder}: no such folder; give one that holds problem files")
+    files = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+    if not files:
+        raise InvalidInput(f"{folder}: holds no problem files (*.py)")
+    return files
+
+
+def row_key(file: Path, context: Context, device: DeviceSheet) -> str:
+    """Digest of what a result depends on: source, decisive settings, and the device."""
+    decisive = {name: getattr(context, name) for name in DECISIVE}
+    return digest(file.read_bytes().hex(), decisive, device.name, device.arch, device.simulated)[:16]
+
+
+def read_rows(results_file: Path) -> list[BatchRow]:
+    """All rows of a results file; a half-written last line is left out."""
+    rows = []
+    for line in results_file.read_text(encoding="utf-8").splitlines() if results_file.exists() else []:
+        try:
+            rows.append(BatchRow.model_validate(json.loads(line)))
+        except ValueError:
+            continue  # Killed while writing, or another version's row: that problem runs again.
+    return rows
+
+
+def append_row(results_file: Path, row: BatchRow) -> None:
+    try:
+        results_file.parent.mkdir(parents=True, exist_ok=True)
+        with results_file.open("a", encoding="utf-8") as file:
+            file.write(row.model_dump_json() + "\n")
+    except OSError as error:
+        raise InvalidInput(f"{results_file}: cannot be written ({error.strerror}); choose another --out") from error
+
+
+class _Bench:
+    """Runs problems on one harness, and opens a new one after it broke."""
+
+    def __init__(self, context: Context, given: Collaborators) -> None:
+        self._context = context
+        self._given = given
+        self._own: Harness | None = None
+
+    @property
+    def harness(self) -> Harness:
+        if self._given.harness is not None:
+            return self._given.harness
+        if self._own is None:
+            self._own = open_harness_for(self._context)
+        return self._own
+
+    def run(self, file: Path, key: str) -> BatchRow:
+        start = time.monotonic()
+        try:
+            result = optimize(file, given=replace(self._given, harness=self.harness), **self._context.model_dump())
+        except InfraError as error:
+            self.close()
+            return self._failure(file, key, error, str(error), start)
+        except WarpsmithError as error:
+            return self._failure(file, key, error, str(error), start)
+        except Exception as error:  # noqa: BLE001 - a crash of one problem must not end the others; the row says it all
+            return self._failure(file, key, error, traceback.format_exc(limit=-3).strip(), start)
+        return result_row(file, key, result)
+
+    def _failure(self, file: Path, key: str, error: Exception, message: str, start: float) -> BatchRow:
+        seconds = time.monotonic() - start
+        return BatchRow(key=key, file=str(file), ok=False, cause=type(error).__name__, message=message, seconds=seconds)
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+
+def result_row(file: Path, key: str, result: Result) -> BatchRow:
+    """A result as a row; without a kernel the cause is the status that most candidates ended in."""
+    ok = result.outcome != "nothing"
+    causes: Sequence[tuple[str, int]] = Counter(result.statuses).most_common(1)
+    cause = causes[0][0] if causes else "nothing_proposed"
+    return BatchRow(
+        key=key,
+        file=str(file),
+        problem_id=result.problem_id,
+        ok=ok,
+        cause="" if ok else cause,
+        message="" if ok else f"{result.tried} candidates tried, none passed; {result.plan}",
+        outcome=result.outcome,
+        language=result.language or "",
+        ms=result.ms,
+        baseline_ms=result.baseline_ms,
+        speedup_over=result.speedup_over,
+        estimated_speedup=result.estimated_speedup,
+        sol_fraction=result.sol_fraction,
+        custom_share=result.custom_share,
+        tried=result.tried,
+        seconds=result.seconds,
+        run_dir=result.run_dir,
+    )

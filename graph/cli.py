@@ -1,0 +1,84 @@
+"""The command line: `warpsmith optimize | batch | evaluate | doctor`. Errors are one line on stderr and exit 2."""
+
+import functools
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ParamSpec
+
+import typer
+
+from ..state.errors import WarpsmithError
+from .commands import batch, doctor, evaluate, optimize
+
+P = ParamSpec("P")
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+LATEST = "latest"
+
+
+def guarded(command: Callable[P, int]) -> Callable[P, None]:
+    """A command whose exit code is its result, or that of its failure; `--debug` lets the traceback through."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        try:
+            code = command(*args, **options)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except (WarpsmithError, OSError, sqlite3.Error) as error:
+            if options.get("debug"):
+                raise
+            code = complain(one_line(error), BAD_INPUT)
+        except Exception as error:
+            if options.get("debug"):
+                raise
+            code = complain(f"internal error: {one_line(error)} (--debug shows where)", FAILED)
+        raise typer.Exit(code)
+
+    return run
+
+
+app = typer.Typer(
+    name="warpsmith",
+    help="Finds the fastest correct GPU kernel for a PyTorch reference, and proves it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("optimize")(guarded(optimize.optimize_command))
+app.command("batch")(guarded(batch.batch_command))
+app.command("evaluate")(guarded(evaluate.evaluate_command))
+app.command("doctor")(guarded(doctor.doctor_command))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command and ends the process with its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    app(with_resume_value(list(sys.argv[1:] if arguments is None else arguments)), prog_name="warpsmith")
+
+
+def complain(text: str, code: int) -> int:
+    """Writes the one line that a person gets."""
+    sys.stderr.write(f"warpsmith: {text}\n")
+    return code
+
+
+def one_line(error: BaseException) -> str:
+    """An exception as one line that names the file where there is one."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        advice = "; free some space or choose another --out" if error.errno == 28 else ""
+        return f"{where}{error.strerror}{advice}"
+    text = " ".join(str(error).split())
+    return text if isinstance(error, WarpsmithError) and text else f"{type(error).__name__}: {text}"
+
+
+def with_resume_value(arguments: list[str]) -> list[str]:
+    """Gives a bare `--resume` the value `latest`: only an existing run directory after it is taken as its value."""
+    filled = []
+    for index, argument in enumerate(arguments):
+        filled.append(argument)
+        following = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if argument == "--resume" and following != LATEST and not (following and Path(following).is_dir()):
+            filled.append(LATEST)
+    return filled

@@ -1,0 +1,50 @@
+"""`warpsmith batch DIR`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+
+
+def batch_command(  # noqa: PLR0913 - one parameter an option is how typer declares them
+    folder: Annotated[Path, typer.Argument(help="Folder of problem files")],
+    languages: options.Languages = None,
+    budget: options.Budget = None,
+    seconds: options.Seconds = None,
+    seed: options.Seed = None,
+    arch: options.Arch = None,
+    require_gpu: options.RequireGpu = False,
+    dry_run: options.DryRun = False,
+    out: options.Out = None,
+    baselines: options.BaselinesFile = None,
+    gpu: options.Gpu = None,
+    record: options.Record = None,
+    replay: options.Replay = None,
+    debug: options.Debug = False,
+) -> int:
+    """Optimise every problem of a folder; what is done already is skipped."""
+    from ..batch import optimize_batch
+    from ..progress import listening
+    from ..services import Collaborators
+
+    settings = options.settings_of(
+        dry_run=dry_run,
+        require_gpu=require_gpu,
+        languages=languages,
+        budget=budget,
+        seconds=seconds,
+        seed=seed,
+        arch=arch,
+        out=out,
+        baselines=baselines,
+        gpu=gpu,
+        record=record,
+        replay=replay,
+    )
+    with listening() as progress:
+        given = Collaborators(listeners=(progress.hear,))
+        done = optimize_batch(folder, given=given, on_row=progress.row, **settings)
+        progress.batch_finished(done)
+    return 1 if done.failed else 0

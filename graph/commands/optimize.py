@@ -1,0 +1,64 @@
+"""`warpsmith optimize FILE`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+
+
+def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer declares them
+    file: Annotated[Path, typer.Argument(help="Problem file: Model, get_inputs, get_init_inputs")],
+    languages: options.Languages = None,
+    budget: options.Budget = None,
+    seconds: options.Seconds = None,
+    seed: options.Seed = None,
+    arch: options.Arch = None,
+    require_gpu: options.RequireGpu = False,
+    dry_run: options.DryRun = False,
+    out: options.Out = None,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="[RUN]", help="Go on with a run directory, or the latest run")
+    ] = None,
+    baselines: options.BaselinesFile = None,
+    gpu: options.Gpu = None,
+    record: options.Record = None,
+    replay: options.Replay = None,
+    pace: options.Pace = None,
+    debug: options.Debug = False,
+) -> int:
+    """Find the fastest correct kernel for one problem."""
+    from .. import api
+    from ..progress import listening
+    from ..run_directory import latest_run_directory
+    from ..services import Collaborators
+
+    settings = options.settings_of(
+        dry_run=dry_run,
+        require_gpu=require_gpu,
+        languages=languages,
+        budget=budget,
+        seconds=seconds,
+        seed=seed,
+        arch=arch,
+        out=out,
+        baselines=baselines,
+        gpu=gpu,
+        record=record,
+        replay=replay,
+        pace=pace,
+    )
+    with listening() as progress:
+        given = Collaborators(listeners=(progress.hear,))
+        try:
+            if resume is None:
+                result = api.optimize(file, given=given, **settings)
+            else:
+                run = latest_run_directory(out or Path("runs"), file) if resume == "latest" else Path(resume)
+                result = api.resume(run, given=given, **settings)
+        except api.Interrupted as stopped:
+            progress.interrupted(stopped.run_dir, stopped.result)
+            raise
+        progress.finished(result)
+    return 0 if result.outcome != "nothing" else 1

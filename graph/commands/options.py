@@ -1,0 +1,38 @@
+"""Options that several commands share, and how they become settings."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...state.errors import InvalidInput
+
+Languages = Annotated[
+    str | None, typer.Option("--languages", metavar="triton|cuda|both", help="Languages to write kernels in [both]")
+]
+Budget = Annotated[int | None, typer.Option("--budget", help="Most candidates to evaluate [30]")]
+Seconds = Annotated[float | None, typer.Option("--seconds", help="Wall time after which no round starts [600]")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the search [0]")]
+Arch = Annotated[str | None, typer.Option("--arch", help="Target of a dry run [sm_90]")]
+RequireGpu = Annotated[bool, typer.Option("--require-gpu", help="Fail where there is no GPU, in place of a dry run")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Do not use a GPU: everything is estimated, nothing timed")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for run directories [runs]")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback where something fails")]
+BaselinesFile = Annotated[Path | None, typer.Option("--baselines", help="File of cached baseline times")]
+Gpu = Annotated[int | None, typer.Option("--gpu", help="Index of the GPU to measure on [0]")]
+Record = Annotated[Path | None, typer.Option("--record", help="Record every answer of the harness in this file")]
+Replay = Annotated[Path | None, typer.Option("--replay", help="Answer from a recording; needs no GPU")]
+Pace = Annotated[float | None, typer.Option("--pace", help="Share of recorded seconds that a replay waits [0]")]
+
+
+def settings_of(*, dry_run: bool, require_gpu: bool, **given: Any) -> dict[str, Any]:
+    """What was given on the command line as settings; what was not is left to the defaults."""
+    if dry_run and require_gpu:
+        raise InvalidInput("--dry-run and --require-gpu exclude each other; give one of them")
+    settings = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if dry_run:
+        settings["dry_run"] = True
+    if require_gpu:
+        settings["require_gpu"] = True
+    return settings
