@@ -1,0 +1,307 @@
+"""Turns a loop program into lines of Triton: indices, masks, loads, statements and stores on a tile.
+
+A tile has rows (the index `row`, shape [ROWS, 1]) and usually columns (`column`, shape [1, COLUMNS]). Each side is a
+flattened group of the program's axes; in reductions the columns are the reduced axes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ...state.program import REDUCTIONS, Load, LoopProgram, Statement, Store
+from ...state.sizes import Size, factors, product, value
+from .triton_expression import TYPES, Printer, Term, computed, is_float, literal, prints
+
+INT32_LIMIT = 2**31
+_RESERVED = frozenset(
+    "tl triton torch libdevice row column row_ok column_ok chunk start part tile ROWS COLUMNS TILE SPLIT WIDE "
+    "True False None if else for in and or not is def return lambda".split()
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Axes of the space that one index runs over, slowest first."""
+
+    index: str
+    axes: tuple[int, ...]
+    sizes: tuple[Size, ...]
+
+    @property
+    def extent(self) -> Size:
+        return product(self.sizes)
+
+    def collapsed(self, strides: tuple[Size, ...]) -> Size | None:
+        """The one stride that steps through all axes of the group alike, None if there is none."""
+        kept = [(s, n) for s, n in zip((strides[a] for a in self.axes), self.sizes, strict=True) if n != 1]
+        for (outer, _), (inner, size) in zip(kept, kept[1:], strict=False):
+            if product((inner, size)) != outer:
+                return None
+        return kept[-1][0] if kept else 0
+
+
+@dataclass(frozen=True)
+class Access:
+    """How the kernel's streams treat the caches; empty strings leave it to the hardware."""
+
+    load_eviction: str = ""
+    load_cache: str = ""
+    store_cache: str = ""
+
+
+def group(program: LoopProgram, index: str, axes: Iterable[int]) -> Group:
+    chosen = tuple(axes)
+    return Group(index=index, axes=chosen, sizes=tuple(program.space[axis] for axis in chosen))
+
+
+def outer_axes(program: LoopProgram) -> tuple[int, ...]:
+    return tuple(axis for axis, flag in enumerate(program.reduced) if not flag)
+
+
+def reduced_axes(program: LoopProgram) -> tuple[int, ...]:
+    return tuple(axis for axis, flag in enumerate(program.reduced) if flag)
+
+
+def reads(program: LoopProgram) -> tuple[str, ...]:
+    """Values that the kernel reads, in order of first use."""
+    return tuple(dict.fromkeys(load.value for load in program.loads))
+
+
+def symbols(program: LoopProgram, values: Mapping[str, tuple[tuple[Size, ...], str]]) -> tuple[str, ...]:
+    """The symbols that the program or its outputs' shapes use, sorted."""
+    known = {load.name for load in program.loads} | {s.name for s in program.body}
+    sizes: list[Size] = list(program.space)
+    for access in (*program.loads, *program.stores):
+        sizes.extend(access.strides)
+    sizes.extend(load.offset for load in program.loads)
+    for statement in program.body:
+        sizes.extend(arg for arg in statement.args if isinstance(arg, str) and arg not in known)
+    for store in program.stores:
+        sizes.extend(values[store.value][0])
+    return tuple(sorted({name for size in sizes for name in factors(size)[1]}))
+
+
+def printable(program: LoopProgram) -> bool:
+    """Whether Triton can hold every dtype and print every operator of the program."""
+    dtypes = {each.name: each.dtype for each in (*program.loads, *program.body)}
+    if not {*dtypes.values(), *(store.dtype for store in program.stores)} <= set(TYPES):
+        return False
+    for statement in program.body:
+        if statement.op in REDUCTIONS:
+            continue
+        terms = tuple(
+            Term("x", computed(dtypes.get(arg, "int64"))) if isinstance(arg, str) else literal(arg)
+            for arg in statement.args
+        )
+        if not prints(statement.op, statement.dtype, terms):
+            return False
+    return True
+
+
+def size_text(size: Size) -> str:
+    """A size as an expression that may stand in a product."""
+    return str(size) if isinstance(size, int) or "*" not in size else f"({size.replace('*', ' * ')})"
+
+
+def span(access: Load | Store, program: LoopProgram, axes: Iterable[int], hints: Mapping[str, int]) -> int:
+    """The greatest element offset that the access reaches along the given axes."""
+    return sum(abs(value(access.strides[a], hints)) * max(0, value(program.space[a], hints) - 1) for a in axes)
+
+
+@dataclass
+class TileCode:
+    """Prints the parts of one program for a tile. `columns` is None for a one-dimensional tile."""
+
+    program: LoopProgram
+    rows: Group
+    columns: Group | None
+    printer: Printer
+    row_mask: bool = True
+    column_mask: bool = True
+    names: dict[str, str] = field(init=False)
+    dtypes: dict[str, str] = field(init=False)
+    varies: dict[str, tuple[bool, bool]] = field(init=False)
+    """For each name whether it varies along rows and along columns."""
+
+    def __post_init__(self) -> None:
+        every = (*self.program.loads, *self.program.body)
+        taken = _RESERVED | {name for size in self._sizes() for name in factors(size)[1]}
+        taken |= {f"i{axis}" for axis in range(len(self.program.space))}
+        self.names = {
+            e.name: f"{e.name}_" if e.name in taken or e.name.startswith("device_") else e.name for e in every
+        }
+        self.dtypes = {e.name: computed(e.dtype) for e in every}
+        self.varies = {}
+        for load in self.program.loads:
+            self.varies[load.name] = self._load_varies(load)
+        for statement in self.program.body:
+            self.varies[statement.name] = self._statement_varies(statement)
+
+    def _sizes(self) -> list[Size]:
+        sizes: list[Size] = list(self.program.space)
+        for access in (*self.program.loads, *self.program.stores):
+            sizes.extend(access.strides)
+        return sizes
+
+    def _load_varies(self, load: Load | Store) -> tuple[bool, bool]:
+        return tuple(  # type: ignore[return-value]
+            side is not None and any(load.strides[a] != 0 and self.program.space[a] != 1 for a in side.axes)
+            for side in (self.rows, self.columns)
+        )
+
+    def _statement_varies(self, statement: Statement) -> tuple[bool, bool]:
+        if statement.op == "iota":
+            axis = statement.args[0]
+            return axis in self.rows.axes, self.columns is not None and axis in self.columns.axes
+        own = [self.varies[arg] for arg in statement.args if isinstance(arg, str) and arg in self.varies]
+        along_rows, along_columns = any(v[0] for v in own), any(v[1] for v in own)
+        return along_rows, along_columns and statement.op not in REDUCTIONS
+
+    # Indices
+
+    def index_lines(self, side: Group, names: Iterable[str]) -> list[str]:
+        """Splits a group's flat index into the axes that the named loads, statements and stores use."""
+        needed = self._split_axes(side, set(names))
+        lines = []
+        for position, axis in enumerate(side.axes):
+            if axis not in needed:
+                continue
+            inner = product(side.sizes[position + 1 :])
+            text = side.index if inner == 1 else f"{side.index} // {size_text(inner)}"
+            if position > 0:
+                text += f" % {size_text(side.sizes[position])}"
+            lines.append(f"i{axis} = {text}")
+        return lines
+
+    def _split_axes(self, side: Group, names: set[str]) -> set[int]:
+        axes: set[int] = set()
+        for access in (*self.program.loads, *self.program.stores):
+            if self._label(access) in names and side.collapsed(access.strides) is None:
+                axes |= {a for a in side.axes if access.strides[a] != 0 and self.program.space[a] != 1}
+        for statement in self.program.body:
+            if statement.op == "iota" and statement.name in names and len(side.axes) > 1:
+                axes |= {a for a in side.axes if a == statement.args[0]}
+        return axes
+
+    @staticmethod
+    def _label(access: Load | Store) -> str:
+        return access.name if isinstance(access, Load) else f"store {access.value}"
+
+    def _offset(self, access: Load | Store) -> str:
+        parts = []
+        if isinstance(access, Load) and access.offset != 0:
+            parts.append(size_text(access.offset))
+        for side in (self.rows, self.columns):
+            if side is None:
+                continue
+            whole = side.collapsed(access.strides)
+            if whole is not None:
+                steps = [(side.index, whole)] if whole != 0 else []
+            else:
+                steps = [(f"i{a}", access.strides[a]) for a in side.axes if self.program.space[a] != 1]
+            parts += [i if stride == 1 else f"{i} * {size_text(stride)}" for i, stride in steps if stride != 0]
+        return " + ".join(parts)
+
+    def _mask(self, varies: tuple[bool, bool]) -> str:
+        parts = []
+        if varies[0] and self.row_mask:
+            parts.append("row_ok")
+        if varies[1] and self.column_mask:
+            parts.append("column_ok")
+        return " & ".join(parts)
+
+    # Loads, statements and stores
+
+    def load_line(self, load: Load, access: Access) -> str:
+        offset = self._offset(load)
+        pointer = f"{load.value}_ptr + {offset}" if offset else f"{load.value}_ptr"
+        if not any(self.varies[load.name]):
+            pointer += f" + tl.zeros({self.printer.unit}, tl.int32)"
+        arguments = [pointer]
+        mask = self._mask(self.varies[load.name])
+        if mask:
+            arguments.append(f"mask={mask}, other=0")
+        streams = all(self.varies[load.name]) or self.columns is None
+        if streams and access.load_eviction:
+            arguments.append(f'eviction_policy="{access.load_eviction}"')
+        elif access.load_eviction == "evict_first":
+            arguments.append('eviction_policy="evict_last"')
+        if streams and access.load_cache:
+            arguments.append(f'cache_modifier="{access.load_cache}"')
+        text = f"tl.load({', '.join(arguments)})"
+        if self.dtypes[load.name] != load.dtype:
+            text += ".to(tl.float32)"
+        return f"{self.names[load.name]} = {text}"
+
+    def term(self, arg: str | bool | int | float) -> Term:
+        """An argument of a statement as an operand."""
+        if not isinstance(arg, str):
+            return literal(arg)
+        if arg in self.names:
+            return Term(self.names[arg], self.dtypes[arg])
+        return Term(self.printer.full(size_text(arg), "int64"), "int64")
+
+    def statement_line(self, statement: Statement) -> str:
+        """A statement that is no reduction."""
+        target = self.names[statement.name]
+        if statement.op == "iota":
+            axis = int(statement.args[0])
+            side = self.rows if axis in self.rows.axes else self.columns
+            assert side is not None
+            index = side.index if len(side.axes) == 1 else f"i{axis}"
+            return f"{target} = {index}.to({TYPES[computed(statement.dtype)]})"
+        terms = tuple(self.term(arg) for arg in statement.args)
+        return f"{target} = {self.printer.expression(statement.op, statement.dtype, terms)}"
+
+    def store_line(self, store: Store, access: Access) -> str:
+        along_rows, along_columns = self._load_varies(store)
+        pointer = " + ".join(part for part in (f"{store.value}_ptr", self._offset(store)) if part)
+        across = not self.is_row_store(store)
+        # An axis of size 1 adds no offset, but the pointer needs the tile's shape.
+        pointer += " + row * 0" * (not along_rows) + " + column * 0" * (across and not along_columns)
+        stored = Term(self.names[store.name], self.dtypes[store.name])
+        arguments = [pointer, self.stored(stored, store.dtype)]
+        mask = self._mask((True, across))
+        if mask:
+            arguments.append(f"mask={mask}")
+        if access.store_cache and (across or self.columns is None):
+            arguments.append(f'cache_modifier="{access.store_cache}"')
+        return f"tl.store({', '.join(arguments)})"
+
+    def stored(self, term: Term, dtype: str) -> str:
+        """A value in the dtype of the tensor that it is stored to."""
+        text = self.printer.convert(term, computed(dtype))
+        return text if computed(dtype) == dtype else f"{text}.to({TYPES[dtype]})"
+
+    def store_name(self, store: Store) -> str:
+        """How `index_lines` refers to a store."""
+        return self._label(store)
+
+    def is_row_store(self, store: Store) -> bool:
+        """Whether one value a row is stored: only in reductions, where no reduced axis has a stride."""
+        if self.columns is None:
+            return True
+        return any(self.program.reduced) and not self._load_varies(store)[1]
+
+    # What has to be computed for something
+
+    def closure(self, targets: Iterable[str], ready: frozenset[str]) -> list[Load | Statement]:
+        """Loads and statements that the targets need and that are not `ready`, in program order."""
+        needed: set[str] = set()
+        pending = [name for name in targets if name not in ready]
+        by_name: dict[str, Load | Statement] = {e.name: e for e in (*self.program.loads, *self.program.body)}
+        while pending:
+            name = pending.pop()
+            if name in needed:
+                continue
+            needed.add(name)
+            each = by_name[name]
+            if isinstance(each, Statement) and each.op != "iota":
+                pending += [a for a in each.args if isinstance(a, str) and a in by_name and a not in ready]
+        return [e for e in (*self.program.loads, *self.program.body) if e.name in needed]
+
+    def lines(self, parts: Iterable[Load | Statement], access: Access) -> list[str]:
+        """Code of loads and pointwise statements."""
+        return [self.load_line(e, access) if isinstance(e, Load) else self.statement_line(e) for e in parts]
+
+    def is_float(self, name: str) -> bool:
+        return is_float(self.dtypes[name])

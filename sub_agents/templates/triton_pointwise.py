@@ -1,0 +1,191 @@
+"""Fused pointwise kernels: one read of every operand, one write of every result.
+
+The flat tile runs along the contiguous output; the two-dimensional one gives each operand a contiguous side, so that
+transposed operands are read in whole sectors and operands that are constant along rows or columns are read once.
+"""
+
+from ...state.device import DeviceSheet
+from ...state.program import LoopProgram, MatmulProgram
+from ...state.sizes import Size, product, value
+from ..kernel_source import KernelSource
+from ..slots import Setting, Slot
+from . import triton_loop as loop
+from .triton_expression import HALVES, Printer
+from .triton_render import Values, cast_if_wide, host_context, render, wide_on_host
+
+BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+
+
+def _numel(program: LoopProgram, hints: dict[str, int]) -> int:
+    return value(product(program.space), hints)
+
+
+def _is_transposed(program: LoopProgram) -> bool:
+    """Whether some operand is contiguous along another axis than the output's last one."""
+    last = len(program.space) - 1
+    return any(load.strides[last] not in (0, 1) and 1 in load.strides for load in (*program.loads, *program.stores))
+
+
+def _row_order(program: LoopProgram) -> tuple[int, ...]:
+    """All axes but the last, the one that a transposed operand is contiguous along fastest."""
+    axes = list(range(len(program.space) - 1))
+    for load in program.loads:
+        fast = [a for a in axes if load.strides[a] == 1]
+        if load.strides[-1] != 1 and fast:
+            return (*[a for a in axes if a != fast[0]], fast[0])
+    return tuple(axes)
+
+
+def is_rounded(program: LoopProgram) -> bool:
+    """Whether every floating result is rounded to a half type, which hides approximations in float32."""
+    floats = [s.dtype for s in program.stores if s.dtype.startswith(("float", "bfloat"))]
+    return all(dtype in HALVES for dtype in floats)
+
+
+def element_bytes(program: LoopProgram) -> int:
+    """The widest streamed element."""
+    return max(BYTES.get(access.dtype, 1) for access in (*program.loads, *program.stores))
+
+
+class TritonPointwise:
+    """`LoopProgram` without reduced axes."""
+
+    name = "triton_pointwise"
+
+    def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
+        return isinstance(program, LoopProgram) and not any(program.reduced) and loop.printable(program)
+
+    def slots(
+        self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
+    ) -> tuple[Slot, ...]:
+        assert isinstance(program, LoopProgram)
+        numel = _numel(program, hints)
+        # 32 bytes a thread and tensor: two 16-byte accesses in flight for each of 128 threads.
+        preferred = 128 * max(1, 32 // element_bytes(program))
+        blocks = tuple(b for b in (128, 256, 512, 1024, 2048, 4096, 8192) if b <= max(128, 2 * numel))
+        spread = max(1, numel // (2 * device.sm_count))
+        block = max((b for b in blocks if b <= min(preferred, max(128, spread))), default=128)
+        layouts: tuple[str, ...] = ("flat", "two_sided") if len(program.space) > 1 else ("flat",)
+        layout = "two_sided" if _is_transposed(program) and len(program.space) > 1 else "flat"
+        if layout == "two_sided":
+            block = min(4096, blocks[-1])
+        slots = [
+            Slot(name="block_size", role="configuration", choices=blocks, default=block, about="elements a program"),
+            Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16), default=8 if block > 2048 else 4),
+            Slot(
+                name="programs",
+                role="configuration",
+                choices=(0, *(n * device.sm_count for n in (4, 8, 16))),
+                default=0,
+                about="programs that loop over tiles; 0 for a program a tile",
+            ),
+            Slot(name="tile", role="memory", choices=layouts, default=layout),
+            Slot(name="store_cache", role="memory", choices=("default", "cs"), default="default"),
+            Slot(name="load_eviction", role="memory", choices=("default", "evict_first"), default="default"),
+            Slot(name="exact_math", role="compute", choices=(True, False), default=not is_rounded(program)),
+            Slot(name="stages", role="compute", choices=(1, 2, 3), default=1, about="of a looping program"),
+        ]
+        if "two_sided" in layouts:
+            slots.insert(
+                4,
+                Slot(
+                    name="columns",
+                    role="memory",
+                    choices=(16, 32, 64, 128, 256, 512, 1024),
+                    default=64 if layout == "two_sided" else 256,
+                ),
+            )
+        return tuple(slots)
+
+    def legal(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> bool:
+        block, threads = int(setting["block_size"]), 32 * int(setting["num_warps"])
+        live = len(program.loads) + len(program.stores)
+        if block < threads or block // threads * live > 128:
+            return False
+        if int(setting["stages"]) > 1:
+            bytes_staged = int(setting["stages"]) * block * 4 * len(program.loads)
+            if not setting["programs"] or bytes_staged > device.shared_bytes_per_block:
+                return False
+        if setting["tile"] == "flat":
+            return True
+        return int(setting["columns"]) <= block
+
+    def render(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]
+    ) -> KernelSource:
+        assert isinstance(program, LoopProgram)
+        two_sided = setting["tile"] == "two_sided" and len(program.space) > 1
+        printer = Printer(unit="[1, 1]" if two_sided else "[1]", exact=bool(setting["exact_math"]))
+        block = int(setting["block_size"])
+        columns = int(setting["columns"]) if two_sided else 0
+        rows = block // columns if two_sided else block
+        code = self._tile(program, printer, two_sided, (rows, columns))
+        context = host_context(program, values)
+        context |= self._context(code, setting, values, (rows, columns))
+        context |= {"prelude": printer.prelude()}
+        return KernelSource(
+            imports=("import torch", *printer.imports()),
+            code=render("triton_pointwise.py.j2", context),
+            function=context["function"],
+            reads=loop.reads(program),
+            symbols=loop.symbols(program, values),
+        )
+
+    def _tile(self, program: LoopProgram, printer: Printer, two_sided: bool, sizes: tuple[int, int]) -> loop.TileCode:
+        if not two_sided:
+            rows = loop.group(program, "row", range(len(program.space)))
+            mask = not isinstance(rows.extent, int) or rows.extent % sizes[0] != 0
+            return loop.TileCode(program, rows, None, printer, row_mask=mask)
+        rows = loop.group(program, "row", _row_order(program))
+        columns = loop.group(program, "column", (len(program.space) - 1,))
+        return loop.TileCode(program, rows, columns, printer)
+
+    def _context(
+        self, code: loop.TileCode, setting: Setting, values: Values, sizes: tuple[int, int]
+    ) -> dict[str, object]:
+        program, columns = code.program, code.columns
+        access = loop.Access(
+            load_eviction="" if setting["load_eviction"] == "default" else str(setting["load_eviction"]),
+            store_cache="" if setting["store_cache"] == "default" else f".{setting['store_cache']}",
+        )
+        groups = [code.rows] if columns is None else [code.rows, columns]
+        cast = cast_if_wide(program, groups, values)
+        stores = [code.store_name(store) for store in program.stores]
+        parts = code.closure([store.name for store in program.stores], frozenset())
+        names = [*(part.name for part in parts), *stores]
+        lines = self._index_lines(code)
+        for side in groups:
+            lines += code.index_lines(side, names)
+        lines += code.lines(parts, access)
+        lines += [code.store_line(store, access) for store in program.stores]
+        extents = [loop.size_text(side.extent) for side in groups]
+        counts = [f"cdiv({extent}, {size})" for extent, size in zip(extents, sizes, strict=False)]
+        return {
+            "about": f"Pointwise over {' x '.join(str(size) for size in program.space) or 'one element'}.",
+            "cast": cast,
+            "wide": wide_on_host(program, values),
+            "rows": sizes[0],
+            "columns": sizes[1],
+            "persistent": bool(setting["programs"]),
+            "programs": int(setting["programs"]),
+            "stages": int(setting["stages"]),
+            "num_warps": int(setting["num_warps"]),
+            "body": "\n".join(lines),
+            "host_tiles": " * ".join(f"triton.{count}" for count in counts),
+            "kernel_tiles": " * ".join(f"tl.{count}" for count in counts),
+            "may_be_empty": not isinstance(product(program.space), int) or product(program.space) == 0,
+        }
+
+    def _index_lines(self, code: loop.TileCode) -> list[str]:
+        if code.columns is None:
+            lines = ["row = tile * TILE + tl.arange(0, TILE)"]
+            return [*lines, f"row_ok = row < {loop.size_text(code.rows.extent)}"] if code.row_mask else lines
+        across = f"tl.cdiv({loop.size_text(code.columns.extent)}, COLUMNS)"
+        return [
+            f"row = (tile // {across}) * ROWS + tl.arange(0, ROWS)[:, None]",
+            f"column = (tile % {across}) * COLUMNS + tl.arange(0, COLUMNS)[None, :]",
+            f"row_ok = row < {loop.size_text(code.rows.extent)}",
+            f"column_ok = column < {loop.size_text(code.columns.extent)}",
+        ]

@@ -1,0 +1,112 @@
+"""Renders the `.py.j2` kernel files, and what all Triton host functions share."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ...state.program import LoopProgram
+from ...state.sizes import Size
+from .triton_loop import INT32_LIMIT, Group, reads, reduced_axes, size_text, span, symbols
+
+Values = Mapping[str, tuple[tuple[Size, ...], str]]
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(  # noqa: S701 - it renders Python, not HTML
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def render(file: str, context: Mapping[str, Any]) -> str:
+    """The text of a template file. Raises jinja2.UndefinedError for a name that the context lacks."""
+    return _environment().get_template(file).render(context)
+
+
+def parameters(program: LoopProgram, values: Values) -> str:
+    """The kernel's run-time parameters: inputs, outputs, symbols."""
+    stores = dict.fromkeys(store.value for store in program.stores)
+    names = [f"{name}_ptr" for name in (*reads(program), *stores)]
+    return ", ".join([*names, *symbols(program, values)])
+
+
+def arguments(program: LoopProgram, values: Values) -> str:
+    """What the host passes for `parameters`."""
+    stores = dict.fromkeys(store.value for store in program.stores)
+    return ", ".join([*reads(program), *stores, *symbols(program, values)])
+
+
+def allocations(program: LoopProgram, values: Values) -> list[str]:
+    """One line an output."""
+    device = f"{reads(program)[0]}.device" if program.loads else 'torch.device("cuda")'
+    lines = []
+    for name in dict.fromkeys(store.value for store in program.stores):
+        shape, dtype = values[name]
+        sizes = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
+        lines.append(f"{name} = torch.empty(({sizes}), dtype=torch.{dtype}, device={device})")
+    return lines
+
+
+def returned(program: LoopProgram) -> str:
+    """The host function's result, in the order of the stores."""
+    return ", ".join(dict.fromkeys(store.value for store in program.stores))
+
+
+def host_context(program: LoopProgram, values: Values) -> dict[str, Any]:
+    """The names that every kernel file uses."""
+    taken = symbols(program, values)
+    return {
+        "name": program.name,
+        "kernel": f"{program.name}_kernel",
+        "function": f"run_{program.name}",
+        "parameters": parameters(program, values),
+        "arguments": arguments(program, values),
+        "signature": ", ".join((*reads(program), *taken)),
+        "allocations": allocations(program, values),
+        "returned": returned(program),
+        "num_stages": None,
+    }
+
+
+def cast_if_wide(program: LoopProgram, groups: Iterable[Group], values: Values) -> str:
+    """`.to(tl.int64)`, nothing, or a choice that the host makes, by whether offsets along the groups pass 2^31.
+
+    With symbols the decision is the host's: it passes the constexpr `WIDE`.
+    """
+    if symbols(program, values):
+        return ".to(tl.int64 if WIDE else tl.int32)"
+    axes = [axis for each in groups for axis in each.axes]
+    furthest = max((span(a, program, axes, {}) for a in (*program.loads, *program.stores)), default=0)
+    furthest = max([furthest, *(int(each.extent) for each in groups)])
+    # A tile may reach past the end before its mask applies.
+    return ".to(tl.int64)" if furthest + 2**20 >= INT32_LIMIT else ""
+
+
+def wide_on_host(program: LoopProgram, values: Values) -> str | None:
+    """The host's expression for `WIDE`, None where the sizes are numbers."""
+    if not symbols(program, values):
+        return None
+    terms = []
+    for access in (*program.loads, *program.stores):
+        parts = [
+            f"{size_text(stride)} * {size_text(size)}"
+            for stride, size in zip(access.strides, program.space, strict=True)
+            if stride != 0
+        ]
+        if parts:
+            terms.append(" + ".join(parts))
+    terms += [size_text(size) for size in program.space]
+    distinct = list(dict.fromkeys(terms))
+    furthest = distinct[0] if len(distinct) == 1 else f"max({', '.join(distinct)})"
+    return f"{furthest} >= 2**31 - 2**20"
+
+
+def is_reduction(program: LoopProgram) -> bool:
+    return bool(reduced_axes(program))

@@ -1,0 +1,139 @@
+"""What the reduction templates share: a program as rows and columns, tile choices, names for the kernel files."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...state.device import DeviceSheet
+from ...state.program import LoopProgram, MatmulProgram
+from ...state.sizes import product, value
+from ..slots import Setting, Slot
+from . import triton_loop as loop
+from .triton_expression import Printer
+from .triton_pointwise import element_bytes, is_rounded
+from .triton_reduction import passes, row_printer
+from .triton_render import Values, cast_if_wide, host_context, wide_on_host
+
+
+def power_of_two_at_least(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """A reduction at the hinted sizes: `outer` results over `extent` elements each."""
+
+    outer: int
+    extent: int
+    inner_contiguous: int
+    """Extent of the outer axis that memory is contiguous along; 1 where the reduced axis is the contiguous one."""
+    tiles: int
+    """Whole tiles that the kernel reads or writes: streamed loads and stores."""
+    element_bytes: int
+    levels: int
+    rounded: bool
+    """Every floating result is rounded to a half type."""
+
+    @property
+    def strided(self) -> bool:
+        return self.inner_contiguous > 1
+
+
+def row_shape(program: LoopProgram, hints: dict[str, int]) -> RowShape:
+    outer, reduced = loop.outer_axes(program), loop.reduced_axes(program)
+    code = tile_code(program, row_printer(True), (True, True))
+    streamed = [load for load in program.loads if all(code.varies[load.name])]
+    streamed = streamed or [load for load in program.loads if code.varies[load.name][1]] or list(program.loads)
+    fast_reduced = any(1 in (load.strides[a] for a in reduced if program.space[a] != 1) for load in streamed)
+    along = [a for a in outer if any(load.strides[a] == 1 for load in streamed) and program.space[a] != 1]
+    stores = [store for store in program.stores if not code.is_row_store(store)]
+    return RowShape(
+        outer=value(product(program.space[a] for a in outer), hints),
+        extent=value(product(program.space[a] for a in reduced), hints),
+        inner_contiguous=1 if fast_reduced or not along else max(value(program.space[a], hints) for a in along),
+        tiles=len(streamed) + len(stores),
+        element_bytes=element_bytes(program),
+        levels=program.levels,
+        rounded=is_rounded(program),
+    )
+
+
+def fits_rows(program: LoopProgram | MatmulProgram) -> bool:
+    return isinstance(program, LoopProgram) and any(program.reduced) and loop.printable(program)
+
+
+def tile_code(program: LoopProgram, printer: Printer, masks: tuple[bool, bool]) -> loop.TileCode:
+    rows = loop.group(program, "row", loop.outer_axes(program))
+    columns = loop.group(program, "column", loop.reduced_axes(program))
+    return loop.TileCode(program, rows, columns, printer, row_mask=masks[0], column_mask=masks[1])
+
+
+def row_code(program: LoopProgram, setting: Setting, rows: int, columns: int) -> loop.TileCode:
+    """Tile code with masks only where a tile can reach past the end."""
+    outer = product(program.space[a] for a in loop.outer_axes(program))
+    extent = product(program.space[a] for a in loop.reduced_axes(program))
+    row_mask = rows > 1 and not (isinstance(outer, int) and outer % rows == 0)
+    column_mask = not (isinstance(extent, int) and extent > 0 and extent % columns == 0)
+    return tile_code(program, row_printer(bool(setting["exact_math"])), (row_mask, column_mask))
+
+
+def merges(program: LoopProgram) -> bool:
+    """Whether two of the program's passes can be one."""
+    code = tile_code(program, row_printer(True), (True, True))
+    return len(passes(code, online=True)) < program.levels
+
+
+def access(setting: Setting) -> loop.Access:
+    return loop.Access(
+        load_eviction="" if setting["load_eviction"] == "default" else str(setting["load_eviction"]),
+        store_cache="" if setting["store_cache"] == "default" else f".{setting['store_cache']}",
+    )
+
+
+def access_slots(shape: RowShape) -> tuple[Slot, ...]:
+    """Slots that every reduction template has."""
+    return (
+        Slot(name="load_eviction", role="memory", choices=("default", "evict_first", "evict_last"), default="default"),
+        Slot(name="store_cache", role="memory", choices=("default", "cs"), default="default"),
+        Slot(name="exact_math", role="compute", choices=(True, False), default=not shape.rounded),
+    )
+
+
+def index_dtype(code: loop.TileCode, values: Values) -> str:
+    assert code.columns is not None
+    return "int64" if cast_if_wide(code.program, [code.columns], values) else "int32"
+
+
+def row_context(code: loop.TileCode, setting: Setting, values: Values, sizes: tuple[int, int]) -> dict[str, Any]:
+    """Names that the kernel files of all reduction templates use; prelude and imports come last."""
+    program, columns = code.program, code.columns
+    assert columns is not None
+    rows, outer = code.rows, code.rows.extent
+    space = " x ".join(
+        f"{n}{' (reduced)' if flag else ''}" for n, flag in zip(program.space, program.reduced, strict=True)
+    )
+    return host_context(program, values) | {
+        "about": f"Reduction over {space}.",
+        "wide": wide_on_host(program, values),
+        "row_cast": cast_if_wide(program, [rows, columns], values),
+        "column_cast": cast_if_wide(program, [columns], values),
+        "row_mask": code.row_mask,
+        "column_mask": code.column_mask,
+        "row_extent": loop.size_text(outer),
+        "column_extent": loop.size_text(columns.extent),
+        "rows": sizes[0],
+        "columns": sizes[1],
+        "num_warps": int(setting["num_warps"]),
+        "may_be_empty": not isinstance(outer, int) or outer == 0,
+    }
+
+
+def rows_default(shape: RowShape, columns: int, device: DeviceSheet, tile_elements: int) -> int:
+    """Rows a program: a tile of about `tile_elements`, fewer if that left multiprocessors without work."""
+    if shape.strided:
+        wanted = max(power_of_two_at_least(min(shape.inner_contiguous, 128)), 128 // max(1, shape.element_bytes))
+        wanted = min(wanted, max(1, tile_elements // columns))
+    else:
+        wanted = max(1, tile_elements // columns)
+    busy = max(1, shape.outer // (2 * device.sm_count))
+    least = min(32, 64 // shape.element_bytes) if shape.strided else 1
+    return max(least, min(power_of_two_at_least(wanted), 1 << (busy.bit_length() - 1)))

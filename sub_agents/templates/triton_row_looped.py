@@ -1,0 +1,161 @@
+"""Reductions that loop over the reduced extent in chunks, in as few passes as the mathematics allows.
+
+Softmax takes two passes instead of three and a variance one instead of two (see `triton_reduction`). The last pass
+may run backwards, so that it starts on what the pass before left in the cache.
+"""
+
+from typing import Any
+
+from ...state.device import DeviceSheet
+from ...state.program import LoopProgram, MatmulProgram
+from ...state.sizes import Size
+from ..kernel_source import KernelSource
+from ..slots import Setting, Slot
+from . import triton_loop as loop
+from .triton_reduction import Pass, RowSchedule, passes, split_stores
+from .triton_render import render
+from .triton_row import (
+    access,
+    access_slots,
+    fits_rows,
+    index_dtype,
+    merges,
+    power_of_two_at_least,
+    row_code,
+    row_context,
+    row_shape,
+    rows_default,
+)
+
+
+class TritonRowLooped:
+    """`LoopProgram` with reduced axes of any extent, symbolic ones included."""
+
+    name = "triton_row_looped"
+
+    def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
+        return fits_rows(program)
+
+    def slots(
+        self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
+    ) -> tuple[Slot, ...]:
+        assert isinstance(program, LoopProgram)
+        shape = row_shape(program, hints)
+        longest = power_of_two_at_least(shape.extent)
+        tile = 4096 * 4 // max(4, shape.element_bytes)
+        block = min(longest, 16 if shape.strided else tile)
+        rows = rows_default(shape, block, device, tile if not shape.strided else 2048)
+        blocks = tuple(b for b in (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192) if b <= longest) or (1,)
+        if not shape.strided and len(blocks) > 4:
+            blocks = tuple(b for b in blocks if b >= min(128, longest))
+        chosen = sorted({*(r for r in (1, 2, 4, 8, 16, 32, 64, 128, 256) if r <= max(1, 4 * shape.outer)), rows})
+        warps = max(1, min(16, power_of_two_at_least(rows * block // 256)))
+        return (
+            Slot(
+                name="block_size",
+                role="configuration",
+                choices=tuple(sorted({*blocks, block})),
+                default=block,
+                about="elements of the reduced extent a chunk",
+            ),
+            Slot(name="rows_per_program", role="configuration", choices=tuple(chosen), default=rows),
+            Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps),
+            *access_slots(shape),
+            Slot(
+                name="stages", role="compute", choices=(1, 2, 3, 4), default=1, about="software pipeline of the loops"
+            ),
+            Slot(
+                name="passes",
+                role="reduction",
+                choices=("online", "separate") if merges(program) else ("separate",),
+                default="online" if merges(program) else "separate",
+            ),
+            Slot(name="reverse_last", role="reduction", choices=(True, False), default=True),
+        )
+
+    def legal(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> bool:
+        assert isinstance(program, LoopProgram)
+        return looped_tile_is_legal(program, setting, hints, device)
+
+    def render(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]
+    ) -> KernelSource:
+        assert isinstance(program, LoopProgram)
+        rows, columns = int(setting["rows_per_program"]), int(setting["block_size"])
+        code = row_code(program, setting, rows, columns)
+        context = row_context(code, setting, values, (rows, columns))
+        context |= self._parts(code, setting, index_dtype(code, values))
+        context["stages"] = f", num_stages={setting['stages']}" if int(setting["stages"]) > 1 else ""
+        context["prelude"] = code.printer.prelude()
+        return KernelSource(
+            imports=("import torch", *code.printer.imports()),
+            code=render("triton_row_looped.py.j2", context),
+            function=context["function"],
+            reads=loop.reads(program),
+            symbols=loop.symbols(program, values),
+        )
+
+    def _parts(self, code: loop.TileCode, setting: Setting, index: str) -> dict[str, Any]:
+        stream, schedule = access(setting), RowSchedule(code)
+        row_stores, tile_stores = split_stores(code)
+        head = code.index_lines(code.rows, [*code.names, *map(code.store_name, code.program.stores)])
+        head += schedule.row_loads(stream)
+        rendered = []
+        for each in passes(code, setting["passes"] == "online", index):
+            body = pass_body(code, each, schedule, stream)
+            after = [*each.count_lines(), *each.fold_lines("_row"), *schedule.resolve(each, "_row")]
+            rendered.append(
+                {"about": pass_title(each), "init": pass_init(each), "lines": body, "after": after, "reverse": False}
+            )
+        if tile_stores:
+            lines = store_body(code, schedule, stream)
+            reverse = bool(setting["reverse_last"])
+            rendered.append({"about": "Apply", "init": [], "lines": lines, "after": [], "reverse": reverse})
+        tail = [code.store_line(store, stream) for store in row_stores]
+        return {"head": head, "passes": rendered, "tail": tail}
+
+
+def pass_title(each: Pass) -> str:
+    return "Reduce: " + ", ".join(s.name for accumulator in each.accumulators for s in accumulator.statements)
+
+
+def pass_init(each: Pass) -> list[str]:
+    return [state.init for state in each.looped_states]
+
+
+def pass_body(code: loop.TileCode, each: Pass, schedule: RowSchedule, stream: loop.Access) -> list[str]:
+    """Lines of one chunk of a reducing pass: indices, loads, values, merges."""
+    assert code.columns is not None
+    parts = schedule.elements(each.sources, keep=False)
+    lines = code.index_lines(code.columns, [part.name for part in parts])
+    lines += code.lines(parts, stream)
+    if each.has_deviations:
+        lines.append("weight = 1.0 / (chunk + 1)")
+    return lines + each.merge_lines()
+
+
+def store_body(code: loop.TileCode, schedule: RowSchedule, stream: loop.Access) -> list[str]:
+    """Lines of one chunk of the pass that writes whole tiles."""
+    assert code.columns is not None
+    _, tile_stores = split_stores(code)
+    parts = schedule.elements([store.name for store in tile_stores], keep=False)
+    names = [*(part.name for part in parts), *map(code.store_name, tile_stores)]
+    lines = code.index_lines(code.columns, names)
+    lines += code.lines(parts, stream)
+    return lines + [code.store_line(store, stream) for store in tile_stores]
+
+
+def looped_tile_is_legal(program: LoopProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> bool:
+    """Registers for accumulators and streams, and shared memory for pipelined loads."""
+    shape = row_shape(program, hints)
+    elements, threads = int(setting["rows_per_program"]) * int(setting["block_size"]), 32 * int(setting["num_warps"])
+    states = 2 * max(1, len([s for s in program.body if s.op.startswith("reduce_")]))
+    budget = min(128, device.registers_per_sm // threads - 24)
+    if elements * (states + shape.tiles) * max(1, shape.element_bytes // 4) / threads > budget:
+        return False
+    staged = (int(setting["stages"]) - 1) * elements * shape.element_bytes * shape.tiles
+    if staged > device.shared_bytes_per_block // 2:
+        return False
+    return elements >= threads or int(setting["num_warps"]) <= 4

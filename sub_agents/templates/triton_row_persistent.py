@@ -1,0 +1,110 @@
+"""Reductions whose whole reduced extent stays in registers: every element is read once and written once."""
+
+from ...state.device import DeviceSheet
+from ...state.program import LoopProgram, MatmulProgram
+from ...state.sizes import Size, product, value
+from ..kernel_source import KernelSource
+from ..slots import Setting, Slot
+from . import triton_loop as loop
+from .triton_reduction import RowSchedule, passes, plain, reductions, split_stores
+from .triton_render import render
+from .triton_row import (
+    access,
+    access_slots,
+    fits_rows,
+    index_dtype,
+    power_of_two_at_least,
+    row_code,
+    row_context,
+    row_shape,
+    rows_default,
+)
+
+MOST_COLUMNS = 65536
+REGISTER_BUDGET = 128
+"""Tile elements a thread, all tiles counted, that still leave registers for addresses."""
+
+
+def _columns(program: LoopProgram, hints: dict[str, int]) -> int:
+    return power_of_two_at_least(value(product(program.space[a] for a in loop.reduced_axes(program)), hints))
+
+
+class TritonRowPersistent:
+    """`LoopProgram` with reduced axes of at most 65536 elements in all, known when the kernel is written."""
+
+    name = "triton_row_persistent"
+
+    def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
+        if not isinstance(program, LoopProgram) or not fits_rows(program):
+            return False
+        extent = product(program.space[a] for a in loop.reduced_axes(program))
+        # A symbolic extent has no largest value: the looped template takes those.
+        return isinstance(extent, int) and extent <= MOST_COLUMNS
+
+    def slots(
+        self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
+    ) -> tuple[Slot, ...]:
+        assert isinstance(program, LoopProgram)
+        shape, columns = row_shape(program, hints), _columns(program, hints)
+        rows = rows_default(shape, columns, device, 2048 * 4 // shape.element_bytes)
+        rows = min(rows, max(1, 32768 // columns))
+        elements = rows * columns
+        per_thread = 16 if shape.tiles <= 3 else 8
+        warps = max(1, min(32, power_of_two_at_least(elements // (32 * per_thread))))
+        if shape.strided:
+            warps = max(4, min(warps, 16))
+        choices = tuple(r for r in (1, 2, 4, 8, 16, 32, 64, 128, 256) if r <= 4 * max(1, shape.outer))
+        return (
+            Slot(name="rows_per_program", role="configuration", choices=_with(choices, rows), default=rows),
+            Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps),
+            *access_slots(shape),
+        )
+
+    def legal(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> bool:
+        assert isinstance(program, LoopProgram)
+        shape, columns = row_shape(program, hints), _columns(program, hints)
+        threads = 32 * int(setting["num_warps"])
+        elements = int(setting["rows_per_program"]) * columns
+        live = max(1, shape.tiles - sum(s.strides.count(0) == 0 for s in program.stores))
+        registers = elements * live * max(1, shape.element_bytes // 4) / threads
+        budget = min(REGISTER_BUDGET, device.registers_per_sm // threads - 16)
+        return registers <= budget and (elements >= threads or int(setting["num_warps"]) <= 4)
+
+    def render(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]
+    ) -> KernelSource:
+        assert isinstance(program, LoopProgram)
+        rows, columns = int(setting["rows_per_program"]), _columns(program, {})
+        code = row_code(program, setting, rows, columns)
+        context = row_context(code, setting, values, (rows, columns))
+        context["lines"] = self._lines(code, access(setting), index_dtype(code, values))
+        context["prelude"] = code.printer.prelude()
+        return KernelSource(
+            imports=("import torch", *code.printer.imports()),
+            code=render("triton_row_persistent.py.j2", context),
+            function=context["function"],
+            reads=loop.reads(program),
+            symbols=loop.symbols(program, values),
+        )
+
+    def _lines(self, code: loop.TileCode, stream: loop.Access, index: str) -> list[str]:
+        schedule = RowSchedule(code)
+        names = [*code.names, *(code.store_name(store) for store in code.program.stores)]
+        assert code.columns is not None
+        lines = [line for side in (code.rows, code.columns) for line in code.index_lines(side, names)]
+        lines += schedule.row_loads(stream)
+        for each in passes(code, online=False, index_dtype=index):
+            lines += code.lines(schedule.elements(each.sources, keep=True), stream)
+            for statement in reductions(code.program, each.levels[0]):
+                accumulator = plain(code, statement, index)
+                lines += [*accumulator.lift(), *accumulator.fold("_row")]
+            lines += schedule.resolve(each, "_row")
+        row_stores, tile_stores = split_stores(code)
+        lines += code.lines(schedule.elements([store.name for store in tile_stores], keep=True), stream)
+        return lines + [code.store_line(store, stream) for store in (*row_stores, *tile_stores)]
+
+
+def _with(choices: tuple[int, ...], default: int) -> tuple[int, ...]:
+    return tuple(sorted({*choices, default}))
