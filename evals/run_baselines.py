@@ -3,7 +3,8 @@
     python -m warpsmith.evals.run_baselines --out docs/results/baselines-h200.json --require-gpu
 
 Problems that the file has for this GPU and these versions are only read. For several GPUs start one process each with
-`--shard 0/2 --gpu 0` and so on, and give each a file of its own; `--merge FILE...` then puts them into `--out`.
+`--shard 0/2 --gpu 0` and so on and a file of its own: the harness writes the file whole. `warpsmith.evals.merge_results`
+then makes one of them.
 """
 
 import argparse
@@ -44,7 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         problems = select(options.problems, options.shard)
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        settings = {"gpu": options.gpu, "out": str(options.work), "baselines": str(options.out)}
+        work = options.work / f"gpu{options.gpu}"
+        settings = {"gpu": options.gpu, "out": str(work), "baselines": str(options.out)}
         with closing(Bench(**settings, require_gpu=options.require_gpu)) as bench:
             bench.harness.device()
             for number, problem in enumerate(problems, 1):

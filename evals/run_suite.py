@@ -147,7 +147,7 @@ def bench(options: argparse.Namespace, settings: dict[str, object]) -> Bench:
     return Bench(
         **settings,
         gpu=options.gpu,
-        out=str(options.runs),
+        out=str(options.runs / f"gpu{options.gpu}"),  # Two processes must not share a harness's scratch folder.
         baselines=str(options.baselines) if options.baselines else None,
         dry_run=True if options.dry_run else None,
         require_gpu=options.require_gpu,

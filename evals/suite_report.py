@@ -175,10 +175,15 @@ def save(path: Path, new: SuiteReport) -> SuiteReport:
     """Merges into the file, whole or not at all; several processes may do so at once. Returns what it holds now."""
     with _locked(path):
         report = merged(load(path), new)
-        part = path.with_name(path.name + ".part")
-        part.write_text(dump(report))
-        part.replace(path)
+        write_whole(path, dump(report))
     return report
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replaces a file in one step: readers see the old text or the new one."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    part.replace(path)
 
 
 @contextmanager

@@ -11,7 +11,9 @@ from warpsmith.evals.run_suite import SuiteRun, main, run_suite
 from warpsmith.evals.suite import SUITE, select
 from warpsmith.evals.suite_report import load
 from warpsmith.state.errors import InfraError, InvalidInput, InvalidProblem
+from warpsmith.state.timing import Baseline, Baselines
 from warpsmith.state.trajectory import Result
+from warpsmith.tools.baseline_file import BaselineFile
 
 MakeResult = Callable[..., Result]
 THREE = SUITE[:3]
@@ -114,6 +116,30 @@ def test_shards_measured_apart_merge_into_one_file(tmp_path: Path, make_result: 
     assert merge_results.main([str(tmp_path / "suite.json"), *parts]) == 0
     assert json.loads((tmp_path / "suite.json").read_text())["fast_1"] == 1.0
     assert merge_results.main([str(tmp_path / "suite.json"), str(tmp_path / "missing.json")]) == 2
+
+
+def baselines_file(path: Path, **best_ms: float) -> Path:
+    """A baselines file as the harness writes it, one problem a keyword."""
+    file = BaselineFile(path)
+    for problem, ms in best_ms.items():
+        entry = Baseline(name="eager", workload="default", ms=ms)
+        file.write(Baselines(problem_id=problem, gpu="G", versions={"torch": "2"}, entries=(entry,)))
+    return path
+
+
+def test_baselines_measured_apart_merge_and_the_last_file_wins(tmp_path: Path) -> None:
+    parts = [baselines_file(tmp_path / "a.json", p=1.0, q=2.0), baselines_file(tmp_path / "b.json", q=3.0, r=4.0)]
+    out = tmp_path / "all.json"
+    assert merge_results.main([str(out), *map(str, parts)]) == 0
+    found = [Baselines.model_validate(value) for value in json.loads(out.read_text()).values()]
+    assert {baselines.problem_id: baselines.entries[0].ms for baselines in found} == {"p": 1.0, "q": 3.0, "r": 4.0}
+
+
+def test_a_suite_report_and_a_baselines_file_do_not_merge(tmp_path: Path, make_result: MakeResult) -> None:
+    run_suite(run_of(tmp_path / "suite.json"), Script(make_result), lambda line: None)
+    baselines = baselines_file(tmp_path / "a.json", p=1.0)
+    assert merge_results.main([str(tmp_path / "out.json"), str(tmp_path / "suite.json"), str(baselines)]) == 2
+    assert not (tmp_path / "out.json").exists()
 
 
 def test_commit_comes_from_the_argument_then_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
