@@ -36,6 +36,7 @@ layers: env-dev
 
 # Builds the wheel, installs it apart from this folder and runs it where decoys of our folder names lie.
 wheel: env-dev
+	rm -rf build dist
 	$(BIN)/python -m build --wheel --outdir dist .
 	.ci/check_wheel dist/*.whl
 

@@ -3,7 +3,7 @@
     python -m warpsmith.evals.run_baselines --out docs/results/baselines-h200.json --require-gpu
 
 Problems that the file has for this GPU and these versions are only read. For several GPUs start one process each with
-`--shard 0/2 --gpu 0` and so on and a file of its own: the harness writes the file whole. `warpsmith.evals.merge_results`
+`--shard 0/2 --gpu 0` and so on and a file of its own, since the harness writes it whole; `warpsmith.evals.merge_results`
 then makes one of them.
 """
 
