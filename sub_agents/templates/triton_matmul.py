@@ -44,7 +44,7 @@ INTERPRETED_DOT = {
 
 
 class TritonMatmul:
-    """Grouped tile order, optional split of k with a second kernel, pointer or TMA descriptor loads, persistent grid."""
+    """Grouped tile order, k split over programs, pointer or TMA descriptor loads, persistent grid."""
 
     name = "triton_matmul"
 
@@ -61,15 +61,20 @@ class TritonMatmul:
         sizes = extent(folded, hints)
         default = default_setting(folded, sizes, device)
         tile_k = (32, 64) if default["tile_k"] == 32 else (32, 64, 128)
+        tiles = (32, 64, 128, 256)
+        tiles_m, tiles_n = (
+            (16, *tiles) if size <= 64 or 16 in default.values() else tiles for size in (sizes.m, sizes.n)
+        )
         made = [
-            Slot(name="tile_m", role="configuration", choices=(32, 64, 128, 256), default=default["tile_m"]),
-            Slot(name="tile_n", role="configuration", choices=(32, 64, 128, 256), default=default["tile_n"]),
+            Slot(name="tile_m", role="configuration", choices=tiles_m, default=default["tile_m"]),
+            Slot(name="tile_n", role="configuration", choices=tiles_n, default=default["tile_n"]),
             Slot(name="tile_k", role="memory", choices=tile_k, default=default["tile_k"]),
             Slot(name="num_warps", role="configuration", choices=(4, 8), default=default["num_warps"]),
             Slot(name="num_stages", role="compute", choices=(2, 3, 4, 5), default=default["num_stages"]),
             Slot(name="group_m", role="memory", choices=(1, 4, 8, 16), default=8, about="rows of tiles that share L2"),
             Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16, 32), default=default["split_k"]),
             Slot(name="persistent", role="configuration", choices=(False, True), default=False),
+            epilogue_slot(folded, int(default["tile_m"]) * int(default["tile_n"])),
         ]
         if descriptors_possible(folded):
             about = "TMA tensor descriptors instead of pointers"
@@ -101,15 +106,13 @@ class TritonMatmul:
         # The accumulator in registers: 128 a thread is what ptxas holds without spilling; splitting fp32 takes more.
         if tile_m * tile_n > (64 if dtype == "float32" else 128) * 32 * warps or tile_m * tile_n < 256 * warps:
             return False
-        if shared_bytes(setting, dtype) > device.shared_bytes_per_block:
+        if shared_bytes(setting, dtype) + epilogue_bytes(folded, setting) > device.shared_bytes_per_block:
             return False
         if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > extent(folded, hints).k):
             return False
         return setting.get("loads", "pointer") == "pointer" or (device.arch >= "sm_90" and descriptors_possible(folded))
 
-    def render(
-        self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values
-    ) -> KernelSource:
+    def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """One kernel, or two where k is split."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
@@ -135,6 +138,7 @@ def best_tile(
     """Tile sizes and split of k with the best estimated throughput."""
     # (tile_m, tile_n, share of peak that a full grid of such tiles reaches)
     tiles = [(128, 128, 0.85), (64, 128, 0.7), (128, 64, 0.7), (64, 64, 0.55), (32, 64, 0.3), (64, 32, 0.3)]
+    tiles += [(16, 128, 0.25), (128, 16, 0.25), (16, 64, 0.2), (64, 16, 0.2)]
     if wide:
         tiles = [(128, 256, 1.0), (256, 128, 0.98), *tiles]
 
@@ -169,12 +173,29 @@ def default_setting(program: MatmulProgram, sizes: Extent, device: DeviceSheet) 
     }
 
 
+def epilogue_slot(program: MatmulProgram, tile_elements: int) -> Slot:
+    """Halves by default where a large tile meets tensors as large: their registers come on top of the accumulator."""
+    loads_tiles = any(load.strides[-2] != 0 and load.strides[-1] != 0 for load in program.loads)
+    default = 2 if tile_elements > 128 * 128 and (loads_tiles or len(program.body) > 4) else 1
+    return Slot(
+        name="epilogue_parts", role="compute", choices=(1, 2), default=default, about="pieces of a tile stored in turn"
+    )
+
+
 def shared_bytes(setting: Setting, dtype: str) -> int:
     """Shared memory of the operand pipeline, and for fp32 of the split parts."""
     tile_m, tile_n, tile_k = (int(setting[f"tile_{axis}"]) for axis in "mnk")
     stages = int(setting["num_stages"])
     pipeline = (tile_m + tile_n) * tile_k * BYTES[dtype] * stages
     return pipeline + (2 * tile_n * tile_k * 4 if dtype == "float32" else 0)
+
+
+def epilogue_bytes(program: MatmulProgram, setting: Setting) -> int:
+    """Shared memory that a persistent kernel keeps beside its pipeline to bring the result into rows."""
+    if not setting["persistent"]:
+        return 0
+    widest = max(4 if store.dtype in ("float32", "int32") else BYTES.get(store.dtype, 1) for store in program.stores)
+    return int(setting["tile_m"]) * int(setting["tile_n"]) * widest // int(setting["epilogue_parts"])
 
 
 def descriptors_possible(program: MatmulProgram) -> bool:
@@ -278,9 +299,7 @@ def _has_batch(operand: Operand) -> bool:
     return len(operand.strides) == 3 and operand.strides[0] != 0
 
 
-def _descriptor_lines(
-    program: MatmulProgram, side: str, operand: Operand, source: str, setting: Setting
-) -> list[str]:
+def _descriptor_lines(program: MatmulProgram, side: str, operand: Operand, source: str, setting: Setting) -> list[str]:
     outer_size, tile = (program.m, setting["tile_m"]) if side == "a" else (program.n, setting["tile_n"])
     outer_stride, k_stride = operand.strides[-2:] if side == "a" else operand.strides[:-3:-1]
     shape: list[Size] = [outer_size, program.k]

@@ -16,7 +16,6 @@ Values = Mapping[str, tuple[tuple[Size, ...], str]]
 """Shape and dtype of every value of a plan."""
 
 
-
 @functools.cache
 def environment() -> Environment:
     """Jinja with `block`: lines at an indentation, each with an ending."""
@@ -33,7 +32,7 @@ def environment() -> Environment:
 def rendered(template: str, context: Mapping[str, object]) -> str:
     """The template's text without trailing blanks and without runs of blank lines."""
     lines = [line.rstrip() for line in environment().get_template(template).render(context).splitlines()]
-    kept = [line for i, line in enumerate(lines) if line or not lines[i - 2 : i] == ["", ""]]
+    kept = [line for i, line in enumerate(lines) if line or lines[i - 2 : i] != ["", ""]]
     return "\n".join(kept).strip() + "\n"
 
 
@@ -198,7 +197,8 @@ def index_type(program: MatmulProgram) -> str:
     """32-bit offsets unless a tensor reaches past 2^31 elements: decided at each call where sizes are symbolic."""
     spaces = {"a": (*program.batch, program.m, program.k), "b": (*program.batch, program.k, program.n)}
     spans = [span(t.strides, spaces[side], t.offset) for side, t in (("a", program.a), ("b", program.b))]
-    for tensor in (*program.loads, *program.stores):
+    tensors: tuple[Load | Store, ...] = (*program.loads, *program.stores)
+    for tensor in tensors:
         spans.append(span(tensor.strides, program.space, tensor.offset if isinstance(tensor, Load) else 0))
     spans.append(span((program.n, 1), (program.m, program.n), 0))
     if any(isinstance(each, int) and each >= 2**31 for each in spans):

@@ -17,7 +17,7 @@ from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import extent, fold, operand_dtype, reads
-from .triton_matmul import INTERPRETED_DOT, best_tile
+from .triton_matmul import INTERPRETED_DOT, best_tile, epilogue_bytes, epilogue_slot
 from .triton_matmul_source import Pieces, Values, batch_indices, batch_lines, pieces, plus, rendered, terms, written_out
 
 PLANES = {"fp16x3": ("high", "low"), "bf16x6": ("high", "middle", "low"), "packed": ("high",)}
@@ -55,13 +55,14 @@ class TritonSplitMatmul:
         big = tile_m * tile_n >= 128 * 128
         made = [
             Slot(name="tile_m", role="configuration", choices=(64, 128, 256), default=max(64, tile_m)),
-            Slot(name="tile_n", role="configuration", choices=(32, 64, 128, 256), default=tile_n),
+            Slot(name="tile_n", role="configuration", choices=(32, 64, 128, 256), default=max(32, tile_n)),
             Slot(name="tile_k", role="memory", choices=(32, 64, 128), default=64),
             Slot(name="num_warps", role="configuration", choices=(4, 8), default=8 if big else 4),
             Slot(name="num_stages", role="compute", choices=(2, 3, 4, 5), default=3),
             Slot(name="group_m", role="memory", choices=(1, 4, 8, 16), default=8, about="rows of tiles that share L2"),
             Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16, 32), default=split_k),
             Slot(name="persistent", role="configuration", choices=(False, True), default=False),
+            epilogue_slot(folded, tile_m * tile_n),
         ]
         if fp32:
             about = "three fp16 products of scaled tiles, or six bf16 products"
@@ -88,7 +89,8 @@ class TritonSplitMatmul:
         if per_thread > (128 if scheme == "packed" else 64) or per_thread < 8:
             return False
         stage_bytes = (tile_m + tile_n) * tile_k * 2 * len(PLANES[scheme])
-        if stage_bytes * int(setting["num_stages"]) + 1024 > device.shared_bytes_per_block:
+        pipeline_bytes = stage_bytes * int(setting["num_stages"])
+        if pipeline_bytes + epilogue_bytes(folded, setting) + 1024 > device.shared_bytes_per_block:
             return False
         if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > extent(folded, hints).k):
             return False
@@ -126,7 +128,8 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
     sum_pointers = tuple(dict.fromkeys(["parts_ptr", *parts.epilogue_pointers]))
     argument_of = {**parts.argument_of, "parts_ptr": "parts"}
     argument_of |= {"a_scales_ptr": "a_scales", "b_scales_ptr": "b_scales"}
-    argument_of |= {side: f"TensorDescriptor.from_tensor({side}, [{setting[t]}, {setting['tile_k']}])" for side, t in (("a_planes", "tile_m"), ("b_planes", "tile_n"))}  # fmt: skip  # noqa: E501
+    for planes, tile in (("a_planes", setting["tile_m"]), ("b_planes", setting["tile_n"])):
+        argument_of[planes] = f"TensorDescriptor.from_tensor({planes}, [{tile}, {setting['tile_k']}])"
     interpreted = (INTERPRETED_DOT["bfloat16"],) if half == "bfloat16" else ()
     return {
         **setting,
@@ -181,7 +184,11 @@ def _side(program: MatmulProgram, side: str) -> dict[str, object]:
 def _split_lines(program: MatmulProgram, side: str, setting: Setting, parts: Pieces) -> list[str]:
     """Host lines that allocate one operand's planes and launch its splitting kernel."""
     operand, size = (program.a, program.m) if side == "a" else (program.b, program.n)
-    scheme, tile, tile_k = scheme_of(program, setting), setting[f"tile_{'m' if side == 'a' else 'n'}"], setting["tile_k"]
+    scheme, tile, tile_k = (
+        scheme_of(program, setting),
+        setting[f"tile_{'m' if side == 'a' else 'n'}"],
+        setting["tile_k"],
+    )
     half = {"fp16x3": "float16", "bf16x6": "bfloat16"}.get(scheme, operand.dtype)
     source = parts.argument_of[parts.pointer_of[operand.value]]
     batch = written_out(product(program.batch)) if _own_batch(operand) else "1"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from warpsmith.state.program import Load, MatmulProgram, Operand, Statement, Store
-from warpsmith.state.sizes import Size, product
-from warpsmith.state.sizes import value as number
-
 from programs.examples import contiguous
+
+from warpsmith.state.program import Load, MatmulProgram, Operand, Statement, Store
+from warpsmith.state.sizes import Size
+from warpsmith.state.sizes import value as number
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Layout:
-    """What varies between cases. `a` and `b` name the memory order of the matrix axes: `mk` is m-major, k contiguous."""
+    """What varies between cases. `a` and `b` name the memory order of the matrix axes: `mk` has k contiguous."""
 
     m: Size = 37
     n: Size = 50
@@ -170,6 +170,10 @@ SHAPES: dict[str, Layout] = {
     "long_k": Layout(m=16, n=24, k=1000),
     "one_row": Layout(m=1, n=70, k=130, b="nk"),
     "one_column": Layout(m=70, n=1, k=130),
+    "two_rows_bf16": Layout(m=2, n=300, k=260, dtype="bfloat16", epilogue="full"),
+    "three_columns_tn": Layout(m=90, n=3, k=517, a="km", b="nk", epilogue="full"),
+    "batched_row": Layout(batch=(5,), m=1, n=40, k=96),
+    "symbolic_vector": Layout(m="s0", n=1, k="32*s1", b="nk", epilogue="full"),
     "symbolic": Layout(m="s0", n=48, k="32*s1", b="nk", epilogue="full"),
     "no_depth": Layout(m=8, n=9, k=0, epilogue="bias_relu"),
 }
@@ -177,8 +181,8 @@ SHAPES: dict[str, Layout] = {
 
 def cases() -> dict[str, Case]:
     """Every case by name; small enough for an interpreter."""
-    symbols = {"symbolic": {"s0": 37, "s1": 3}}
-    return {name: case(layout, **symbols.get(name, {})) for name, layout in SHAPES.items()}
+    symbols = {"s0": 37, "s1": 3}
+    return {name: case(layout, **(symbols if name.startswith("symbolic") else {})) for name, layout in SHAPES.items()}
 
 
 LARGE: dict[str, Layout] = {
@@ -192,13 +196,12 @@ LARGE: dict[str, Layout] = {
     "fp16_batched": Layout(batch=(64,), m=512, n=512, k=256, dtype="float16"),
     "bf16_deep": Layout(m=256, n=256, k=65536, dtype="bfloat16", b="nk"),
     "bf16_odd": Layout(m=1021, n=2039, k=1537, dtype="bfloat16", b="nk"),
+    "fp32_vector": Layout(m=16384, n=1, k=16384),
+    "bf16_vector": Layout(m=1, n=16384, k=16384, dtype="bfloat16", b="kn"),
+    "bf16_four_rows": Layout(m=4, n=16384, k=8192, dtype="bfloat16", b="nk"),
 }
 
 
 def large_cases() -> dict[str, Case]:
     """Sizes that fill a GPU."""
     return {name: case(layout) for name, layout in LARGE.items()}
-
-
-def count(shape: tuple[Size, ...], hints: dict[str, int]) -> int:
-    return number(product(shape), hints)

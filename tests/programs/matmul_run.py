@@ -16,13 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from programs.matmul_cases import Case, answer, cases, large_cases, relative_error, tensors
+
 from warpsmith.state.device import DeviceSheet
+from warpsmith.state.sizes import value as number
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
 from warpsmith.sub_agents.slots import Setting
-
-from warpsmith.state.sizes import value as number
-
-from programs.matmul_cases import Case, answer, cases, large_cases, relative_error, tensors
 
 H200 = DeviceSheet(
     name="H200",
@@ -101,7 +100,7 @@ def interpret(names: list[str]) -> dict[str, float | str]:
                 continue
             # A few settings a case, not all: over the cases every choice is met.
             every = settings(template, given)
-            others = [every[1 + (turn * 3 + i) % (len(every) - 1)] for i in range(3) if len(every) > 1]
+            others = [every[1 + (turn * 2 + i) % (len(every) - 1)] for i in range(2) if len(every) > 1]
             for setting in [every[0], *others]:
                 key = f"{name} {label} {json.dumps(setting)}"
                 try:
@@ -155,7 +154,7 @@ def compiled(template: Template, given: Case, setting: Setting) -> list[Any]:
 
 
 def resources(kernel: Any) -> dict[str, Any]:
-    """Registers, spilled bytes and shared bytes, from ptxas's own record of the cubin, and which tensor cores it uses."""
+    """Registers, spills and shared bytes of the cubin, and which tensor cores and copies it uses."""
     from triton import knobs
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

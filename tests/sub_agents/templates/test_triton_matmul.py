@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[2]
-TEMPLATES = ("triton_matmul",)
+TEMPLATES = ("triton_matmul", "triton_split_matmul", "triton_matvec")
 # By operand type: what rounding the output (and for fp32 summing) costs at these sizes.
 BOUND = {"fp32": 1e-6, "fp16": 1e-3, "bf16": 6e-3}
 

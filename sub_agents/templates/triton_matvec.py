@@ -1,0 +1,163 @@
+"""Product of a matrix with one to four vectors in Triton: bound by reading the matrix once.
+
+No tensor cores: fp32 products are exact to fp32, sums are kept in fp32 by many threads and joined at the end, so the
+error is below that of one running sum.
+"""
+
+from ...state.device import DeviceSheet
+from ...state.program import LoopProgram, MatmulProgram
+from ..kernel_source import KernelSource
+from ..slots import Setting, Slot
+from .matmul_program import Extent, extent, fold, operand_dtype, reads
+from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, terms, written_out
+
+MOST_VECTORS = 4
+
+
+class TritonMatvec:
+    """One dimension of the result is at most four; k split over programs, joined by a second kernel."""
+
+    name = "triton_matvec"
+
+    def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
+        """A product whose m or n is a fixed number up to four."""
+        return isinstance(program, MatmulProgram) and operand_dtype(program) is not None and _few(fold(program)) > 0
+
+    def slots(
+        self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
+    ) -> tuple[Slot, ...]:
+        """How many elements a program reads at once along each axis, and how k is divided."""
+        assert isinstance(program, MatmulProgram)
+        folded = fold(program)
+        sizes = extent(folded, hints)
+        along_k = _large_along_k(folded)
+        # Enough bytes in flight need about 4096 elements a program, in runs along the contiguous axis.
+        run = min(1024, 1 << max(5, (sizes.k if along_k else _outer(folded, sizes)) - 1).bit_length())
+        other = max(1, 4096 // run)
+        default_k, default_tile = (run, other) if along_k else (other, run)
+        return (
+            Slot(name="tile", role="memory", choices=_around(default_tile), default=default_tile),
+            Slot(name="tile_k", role="memory", choices=_around(default_k), default=default_k),
+            Slot(name="num_warps", role="configuration", choices=(2, 4, 8), default=4),
+            Slot(name="num_stages", role="compute", choices=(1, 2, 3), default=1),
+            Slot(
+                name="split_k",
+                role="reduction",
+                choices=(1, 2, 4, 8, 16, 32, 64),
+                default=_default_split(folded, sizes, default_tile, default_k, device),
+            ),
+        )
+
+    def legal(
+        self,
+        program: LoopProgram | MatmulProgram,
+        setting: Setting,
+        hints: dict[str, int],
+        device: DeviceSheet,
+    ) -> bool:
+        """Each thread has 4 to 64 elements for each vector, and each split something to add."""
+        assert isinstance(program, MatmulProgram)
+        folded = fold(program)
+        elements = int(setting["tile"]) * int(setting["tile_k"]) // (32 * int(setting["num_warps"]))
+        splits = int(setting["split_k"])
+        enough = splits == 1 or (splits - 1) * int(setting["tile_k"]) < extent(folded, hints).k
+        return elements >= 4 and elements * _few(folded) <= 128 and enough
+
+    def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
+        """One kernel, or two where k is split."""
+        assert isinstance(program, MatmulProgram)
+        folded = fold(program)
+        parts = pieces(folded, values)
+        return KernelSource(
+            imports=parts.imports,
+            code=rendered("triton_matvec.py.j2", _context(folded, setting, parts)),
+            function=folded.name,
+            reads=reads(folded),
+            symbols=parts.symbols,
+        )
+
+
+def _few(program: MatmulProgram) -> int:
+    """The number of vectors, 0 where neither m nor n is a small fixed number."""
+    small = [size for size in (program.m, program.n) if isinstance(size, int) and 1 <= size <= MOST_VECTORS]
+    return min(small, default=0)
+
+
+def _large_is_a(program: MatmulProgram) -> bool:
+    return program.n == _few(program)
+
+
+def _outer(program: MatmulProgram, sizes: Extent) -> int:
+    return sizes.m if _large_is_a(program) else sizes.n
+
+
+def _large_along_k(program: MatmulProgram) -> bool:
+    """Whether the large operand is contiguous along k."""
+    return program.a.strides[-1] == 1 if _large_is_a(program) else program.b.strides[-2] == 1
+
+
+def _around(size: int) -> tuple[int, ...]:
+    return tuple(each for each in (size // 4, size // 2, size, size * 2, size * 4) if each >= 1)
+
+
+def _default_split(program: MatmulProgram, sizes: Extent, tile: int, tile_k: int, device: DeviceSheet) -> int:
+    count = sizes.batch * -(-_outer(program, sizes) // tile)
+    split = 1
+    while split < 64 and count * split < 8 * device.sm_count and sizes.k >= split * 2 * 2 * tile_k:
+        split *= 2
+    return split
+
+
+def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[str, object]:
+    large_is_a, few = _large_is_a(program), _few(program)
+    large, small = (program.a, program.b) if large_is_a else (program.b, program.a)
+    # Strides of the large operand as (outer, k), of the small one as (k, vector).
+    large_outer, large_k = large.strides[-2:] if large_is_a else large.strides[:-3:-1]
+    small_k, small_vector = small.strides[-2:] if large_is_a else small.strides[:-3:-1]
+    batch = batch_indices(program)
+    large_name, small_name = parts.pointer_of[large.value], parts.pointer_of[small.value]
+    large_terms = terms(
+        (*large.strides[:-2], large_outer, large_k), [*batch, "outer[:, None]", "depth[None, :]"], large.offset
+    )
+    small_pointers = [
+        plus(
+            small_name,
+            terms(
+                (*small.strides[:-2], small_k, small_vector), [*batch, "depth[None, :]", str(vector)], small.offset
+            ).removesuffix(" + 0"),
+        )
+        for vector in range(few)
+    ]
+    split = int(setting["split_k"]) > 1
+    stored = ("parts_ptr",) if split else parts.epilogue_pointers
+    kernel_pointers = tuple(dict.fromkeys([large_name, small_name, *stored]))
+    sum_pointers = tuple(dict.fromkeys(["parts_ptr", *parts.epilogue_pointers]))
+    argument_of = {**parts.argument_of, "parts_ptr": "parts"}
+    return {
+        **setting,
+        "name": program.name,
+        "m": written_out(program.m),
+        "n": written_out(program.n),
+        "k": written_out(program.k),
+        "size": written_out(program.m if large_is_a else program.n),
+        "large_is_a": large_is_a,
+        "padded": 1 << (few - 1).bit_length(),
+        "large_pointers": plus(large_name, large_terms),
+        "large_k_stride": written_out(large_k),
+        "small_pointers": small_pointers,
+        "small_k_stride": written_out(small_k),
+        "sum_tile": 128,
+        "prelude": parts.prelude,
+        "batch_lines": parts.batch_lines,
+        "batch_count": parts.batch_count,
+        "epilogue_lines": parts.epilogue_lines,
+        "output_lines": parts.output_lines,
+        "returned": parts.returned,
+        "index": parts.index,
+        "parameters": parts.parameters,
+        "symbols": parts.symbols,
+        "kernel_pointers": kernel_pointers,
+        "sum_pointers": sum_pointers,
+        "arguments": [argument_of[each] for each in kernel_pointers] + list(parts.symbols),
+        "sum_arguments": [argument_of[each] for each in sum_pointers] + list(parts.symbols),
+    }
