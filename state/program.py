@@ -164,6 +164,10 @@ class ForwardPlan(Record):
     """As in `LoweredGraph.outputs`, naming values."""
     uncovered: tuple[str, ...] = ()
     """Operators that stay in PyTorch, by name."""
+    strides: dict[str, tuple[Size, ...]] = Field(default_factory=dict)
+    """Element strides of the inputs and parameters that are not contiguous, by value name."""
+    scalars: dict[str, Any] = Field(default_factory=dict)
+    """Inputs that are no tensors, with the literal that the plan was made for."""
 
     @property
     def hints(self) -> dict[str, int]:

@@ -36,7 +36,8 @@ class NotAProduct(Exception):
 class _Sizes:
     """Turns torch's sizes into `Size`, naming symbols s0, s1... in order of the inputs' dimensions."""
 
-    def __init__(self, inputs: Sequence[Any]) -> None:
+    def __init__(self, inputs: Sequence[Any], taken: frozenset[str]) -> None:
+        self._taken = taken
         self.symbols: dict[Any, Symbol] = {}
         self._sources: dict[Any, set[tuple[int, int]]] = {}
         for i, value in enumerate(inputs):
@@ -50,7 +51,7 @@ class _Sizes:
         for symbol in expression.free_symbols:
             self._sources.setdefault(symbol, set()).add((i, dim))
         if expression.is_Symbol and expression not in self.symbols:
-            name = f"s{len(self.symbols)}"
+            name = next(n for n in (f"{s}{len(self.symbols)}" for s in ("s", "size", "size_")) if n not in self._taken)
             self.symbols[expression] = Symbol(name=name, input=i, dim=dim, hint=int(size.node.hint))
 
     def size(self, size: Any) -> Size:
@@ -95,7 +96,8 @@ def record(exported: ExportedProgram, model: nn.Module) -> LoweredGraph:
     specs = {spec.arg.name: spec for spec in exported.graph_signature.input_specs}
     placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"]
     user = [node for node in placeholders if specs[node.name].kind is InputKind.USER_INPUT]
-    sizes = _Sizes([node.meta.get("val") for node in user])
+    taken = frozenset(node.name for node in exported.graph.nodes)
+    sizes = _Sizes([node.meta.get("val") for node in user], taken)
     nodes: list[Node] = []
     for node in exported.graph.nodes:
         if node.op == "placeholder":
@@ -212,7 +214,7 @@ def _floats_written(value: Any) -> Any:
 
 
 def _outputs(exported: ExportedProgram, sizes: _Sizes) -> Any:
-    """The result's structure; tuples and dicts are written as `{"tuple": [...]}` and `{"dict": [[key, value], ...]}`."""
+    """The result's structure as `LoweredGraph.outputs` has it."""
     (results,) = next(node for node in exported.graph.nodes if node.op == "output").args
     specs = exported.graph_signature.output_specs
     leaves = [result for spec, result in zip(specs, results, strict=True) if spec.kind is OutputKind.USER_OUTPUT]

@@ -1,0 +1,294 @@
+"""The whole forward pass as steps: kernels, PyTorch calls and views in an order that works."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...state.lowered import LoweredGraph, Value
+from ...state.program import ForwardPlan, LoopProgram, MatmulProgram, Step, TorchStep, ViewStep
+from ...state.sizes import Size
+from .expansion import Expanded, Unplannable, expand
+from .index_maps import NotAffine, contiguous_strides
+from .layout import Refused
+from .regions import Grower, Region, base_of, strided
+from .tensors import Call, Tensor
+
+
+def forward_plan(lowered: LoweredGraph) -> ForwardPlan:
+    """Steps for the whole reference. Raises Unplannable with one line saying why there are none."""
+    if lowered.unsupported:
+        raise Unplannable(lowered.unsupported)
+    if lowered.mutated:
+        raise Unplannable(f"the reference changes {', '.join(lowered.mutated)} in place")
+    return _Assembly(lowered, expand(lowered)).plan()
+
+
+class _Assembly:
+    def __init__(self, lowered: LoweredGraph, expanded: Expanded) -> None:
+        self.lowered = lowered
+        self.expanded = expanded
+        self.graph = expanded.graph
+        self.copies: dict[Tensor, Tensor] = {}
+        self.steps: list[Step] = []
+        self.values: dict[str, Value] = {}
+        self.placed: set[Any] = set()
+        self.names: set[str] = set()
+
+    def plan(self) -> ForwardPlan:
+        outputs = [self.expanded.results[name] for name in _references(self.lowered.outputs)]
+        live = self._live(outputs)
+        self.calls = [call for call in self.graph.calls if live & set(call.made.values())]
+        self.seen = {name: self._viewable(t) for name, t in self._results(outputs)}
+        order = self._live([*outputs, *self.seen.values(), *(t for c in self.calls for t in self._reads(c))])
+        tensors = [t for t in self.graph.tensors if t in order]
+        required = {base_of(t) for t in self.seen.values()} | {base_of(t) for c in self.calls for t in self._reads(c)}
+        for product_of in [t for t in tensors if t.kind == "matmul"]:
+            required |= {base_of(operand) for operand in product_of.operands}
+        self.grower = Grower(self._in_order(tensors), required, self.lowered.hints)
+        self.grower.grow()
+        self.sinks = self._settle([t for t in required if t.kind != "leaf"])
+        for name in _references(self.lowered.outputs):
+            self._make(self.seen[name])
+        returns = self._returns(self.lowered.outputs)
+        return self._finished(returns)
+
+    # What must be in memory.
+
+    def _results(self, outputs: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
+        yield from zip(_references(self.lowered.outputs), outputs, strict=True)
+
+    def _reads(self, call: Call) -> list[Tensor]:
+        return [self._viewable(t) for t in call.reads.values()]
+
+    def _viewable(self, tensor: Tensor) -> Tensor:
+        """The tensor itself if it is a strided view of something in memory, else a copy that is."""
+        if tensor in self.copies:
+            return self.copies[tensor]
+        try:
+            strided(tensor)
+            self.copies[tensor] = tensor
+        except NotAffine:
+            self.graph.scope = "copy"
+            self.copies[tensor] = self.graph.pointwise("copy", tensor, dtype=tensor.dtype)
+        return self.copies[tensor]
+
+    def _live(self, roots: list[Tensor]) -> set[Tensor]:
+        found: set[Tensor] = set()
+        waiting = list(roots)
+        while waiting:
+            tensor = waiting.pop()
+            if tensor in found:
+                continue
+            found.add(tensor)
+            waiting += tensor.operands
+            if tensor.call is not None:
+                waiting += tensor.call.reads.values()
+        return found
+
+    def _in_order(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Operands first; a copy made late comes right after what it copies."""
+        ordered: dict[Tensor, None] = {}
+
+        def visit(tensor: Tensor) -> None:
+            if tensor in ordered:
+                return
+            reads = tensor.call.reads.values() if tensor.call else ()
+            for operand in (*tensor.operands, *reads):
+                visit(operand)
+            ordered[tensor] = None
+
+        for tensor in tensors:
+            visit(tensor)
+        return list(ordered)
+
+    def _settle(self, wanted: list[Tensor]) -> dict[Region, list[Tensor]]:
+        """Which members each region stores: what others read, until nothing new is needed."""
+        sinks: dict[Region, list[Tensor]] = {}
+        waiting = sorted(wanted, key=self.grower.order.__getitem__)
+        done: set[Tensor] = set()
+        while waiting:
+            tensor = base_of(waiting.pop(0))
+            if tensor in done or tensor.kind == "leaf":
+                continue
+            done.add(tensor)
+            region = self._home_for(tensor, sinks)
+            sinks.setdefault(region, []).append(tensor)
+            sinks[region].sort(key=self.grower.order.__getitem__)
+            region.reads = self.grower.emission(region, sinks[region]).reads
+            waiting += region.reads
+            if region.matmul is not None:
+                waiting += region.matmul.operands
+        return sinks
+
+    def _home_for(self, tensor: Tensor, sinks: dict[Region, list[Tensor]]) -> Region:
+        region = self.grower.home[tensor]
+        try:
+            self.grower.emission(region, [*sinks.get(region, []), tensor])
+        except Refused:
+            region = Region([tensor], solo=True)
+            self.grower.home[tensor] = region
+        return region
+
+    # Steps.
+
+    def _make(self, tensor: Tensor) -> None:
+        """Everything needed before the tensor, then the step that makes it, once."""
+        base = base_of(tensor)
+        key: Any = base.call or self.grower.home.get(base)
+        if key is None or key in self.placed:
+            return
+        self.placed.add(key)
+        if isinstance(key, Call):
+            for read in self._reads(key):
+                self._make(read)
+            self.steps.append(self._torch_step(key))
+            return
+        for read in [*key.reads, *(key.matmul.operands if key.matmul else ())]:
+            self._make(read)
+        self.steps.append(self._kernel(key))
+
+    def _kernel(self, region: Region) -> LoopProgram | MatmulProgram:
+        sinks = self.sinks[region]
+        for sink in sinks:
+            self.values[sink.name] = Value(shape=sink.shape, dtype=sink.dtype)
+        return self.grower.program(region, self.grower.fresh(region, sinks), self._name(region))
+
+    def _name(self, region: Region) -> str:
+        """The operators in it, by name: `linear_relu`."""
+        words: list[str] = []
+        for member in region.members:
+            word = _operator_word(member.name)
+            if word not in words:
+                words.append(word)
+        if len(words) > 4:
+            words = [*words[:2], *words[-2:]]
+        return self._unique("_".join(words))
+
+    def _unique(self, name: str) -> str:
+        found, number = name, 1
+        while found in self.names:
+            number += 1
+            found = f"{name}_{number}"
+        self.names.add(found)
+        return found
+
+    def _torch_step(self, call: Call) -> TorchStep:
+        node = call.node
+        if node.op == "constant":
+            (made,) = call.made.values()
+            self.values[made.name] = Value(shape=made.shape, dtype=made.dtype)
+            args: tuple[Any, ...] = (node.args[0], {"dtype": made.dtype})
+            return TorchStep(name=made.name, op="constant", args=args, outputs=(made.name,))
+        count = max(call.made) + 1 if node.output is None else 1
+        outputs = []
+        for number in range(count):
+            tensor = call.made.get(number)
+            outputs.append(tensor.name if tensor else f"{node.name}_{number}")
+            if tensor is not None:
+                self.values[tensor.name] = Value(shape=tensor.shape, dtype=tensor.dtype)
+        names = {ref: self._value(self._viewable(t)) for ref, t in call.reads.items()}
+        return TorchStep(
+            name=node.name,
+            op=node.op,
+            args=tuple(_renamed(a, names) for a in node.args),
+            kwargs={key: _renamed(a, names) for key, a in node.kwargs.items()},
+            outputs=tuple(outputs),
+        )
+
+    def _value(self, tensor: Tensor) -> str:
+        """Name of a value with the tensor's shape: its own, or that of a view step made here."""
+        base = base_of(tensor)
+        if base is tensor:
+            if tensor.kind == "leaf" and tensor.call is None:
+                self.values[tensor.name] = Value(shape=tensor.shape, dtype=tensor.dtype)
+            return tensor.name
+        if tensor.name not in self.placed:
+            self.placed.add(tensor.name)
+            seen = strided(tensor)
+            self._value(base)
+            self.steps.append(
+                ViewStep(name=tensor.name, base=base.name, shape=tensor.shape, strides=seen.strides, offset=seen.offset)
+            )
+            self.values[tensor.name] = Value(shape=tensor.shape, dtype=tensor.dtype)
+        return tensor.name
+
+    def _returns(self, structure: Any) -> Any:
+        if isinstance(structure, (list, tuple)):
+            return [self._returns(part) for part in structure]
+        if not isinstance(structure, dict):
+            return structure
+        ((key, content),) = structure.items()
+        if key == "ref":
+            return {"ref": self._value(self.seen[content])}
+        if key == "tuple":
+            return {"tuple": [self._returns(part) for part in content]}
+        if key == "dict":
+            return {"dict": [[name, self._returns(part)] for name, part in content]}
+        return structure
+
+    def _finished(self, returns: Any) -> ForwardPlan:
+        leaves = {t.name: t for t in self.graph.tensors if t.kind == "leaf" and t.call is None}
+        used = set(_used(self.steps)) | set(_references(returns))
+        parameters = {name: target for name, target in self.expanded.parameters.items() if name in used}
+        for name in (*self.expanded.inputs, *parameters):
+            if name in leaves:
+                self.values[name] = Value(shape=leaves[name].shape, dtype=leaves[name].dtype)
+        called = {step.op for step in self.steps if isinstance(step, TorchStep)}
+        return ForwardPlan(
+            inputs=self.expanded.inputs,
+            parameters=parameters,
+            symbols=self.lowered.symbols,
+            values=self.values,
+            steps=tuple(self.steps),
+            returns=returns,
+            strides=self._strides(leaves, used),
+            scalars=self.expanded.scalars,
+            uncovered=tuple(sorted(called - {"constant"})),
+        )
+
+    def _strides(self, leaves: dict[str, Tensor], used: set[str]) -> dict[str, tuple[Size, ...]]:
+        return {
+            name: leaf.strides
+            for name, leaf in leaves.items()
+            if name in used and leaf.strides != contiguous_strides(leaf.shape)
+        }
+
+
+def _operator_word(name: str) -> str:
+    """`relu` for `relu_1_0`: the operator without numbers."""
+    words = [w for w in name.strip("_").split("_") if not w.isdigit()]
+    return "_".join(w for w in words if w not in ("native", "default")) or "step"
+
+
+def _renamed(argument: Any, names: dict[str, str]) -> Any:
+    if isinstance(argument, (list, tuple)):
+        return [_renamed(a, names) for a in argument]
+    if isinstance(argument, dict) and "ref" in argument:
+        return {"ref": names[argument["ref"]]}
+    return argument
+
+
+def _references(structure: Any) -> list[str]:
+    """Names under `ref` anywhere in a structure, in order, each once."""
+    found: dict[str, None] = {}
+    waiting = [structure]
+    while waiting:
+        part = waiting.pop(0)
+        if isinstance(part, (list, tuple)):
+            waiting = [*part, *waiting]
+        elif isinstance(part, dict):
+            if isinstance(part.get("ref"), str):
+                found[part["ref"]] = None
+            waiting = [*part.values(), *waiting]
+    return list(found)
+
+
+def _used(steps: list[Step]) -> Iterator[str]:
+    for step in steps:
+        if isinstance(step, (LoopProgram, MatmulProgram)):
+            yield from (load.value for load in step.loads)
+        if isinstance(step, MatmulProgram):
+            yield from (step.a.value, step.b.value)
+        elif isinstance(step, ViewStep):
+            yield step.base
+        elif isinstance(step, TorchStep):
+            yield from _references([*step.args, *step.kwargs.values()])

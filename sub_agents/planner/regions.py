@@ -1,0 +1,229 @@
+"""Which tensors share a kernel: regions grown greedily in execution order, each trial proved by writing its program."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from ...state.program import LoopProgram, MatmulProgram, Operand
+from ...state.sizes import Size, product, value
+from .emission import Emission, Emitter, loop_program, matmul_program
+from .index_maps import MAX_SPLITS, Axis, NeedSplit, NotAffine, SplitAxes, contiguous_strides, strides_over
+from .layout import Refused, Solver, through_view
+from .registry import BITS
+from .tensors import Tensor
+
+MAX_RECOMPUTED = 16
+"""Statements that may be computed again in another kernel to save writing and reading their result."""
+
+
+@dataclass(eq=False)
+class Region:
+    """Tensors computed by one kernel, in execution order."""
+
+    members: list[Tensor]
+    reads: dict[Tensor, None] = field(default_factory=dict)
+    solo: bool = False
+    """Made for one tensor that its own region cannot store: everything below it is computed again."""
+
+    @property
+    def matmul(self) -> Tensor | None:
+        return next((m for m in self.members if m.kind == "matmul"), None)
+
+    @property
+    def reduces(self) -> bool:
+        return any(m.kind == "reduce" for m in self.members)
+
+
+def base_of(tensor: Tensor) -> Tensor:
+    """The tensor under a chain of views."""
+    while tensor.is_view:
+        tensor = tensor.operands[0]
+    return tensor
+
+
+def strided(tensor: Tensor) -> Operand:
+    """A tensor as a strided view of its base, one stride a dimension. Raises NotAffine where it is none."""
+    split: dict[Axis, Size] = {}
+    for _ in range(MAX_SPLITS):
+        try:
+            return _strided(tensor, split)
+        except NeedSplit as need:
+            split[need.axis] = need.inner
+    raise NotAffine("too many splits")
+
+
+def _strided(tensor: Tensor, split: Mapping[Axis, Size]) -> Operand:
+    axes = SplitAxes(split)
+    dims = [axes.index(f"d{d}", size) for d, size in enumerate(tensor.shape)]
+    index_map, base = tuple(dims), tensor
+    while base.is_view:
+        index_map = through_view(base, index_map, axes.sizes)
+        base = base.operands[0]
+    own = base.strides if base.kind == "leaf" else contiguous_strides(base.shape)
+    strides, offset = strides_over(index_map, own, list(axes.sizes))
+    by_axis = dict(zip(axes.sizes, strides, strict=True))
+    joined = tuple(_joined([axis for axis, _ in dim.terms], by_axis, axes.sizes) for dim in dims)
+    return Operand(value=base.name, dtype=base.dtype, strides=joined, offset=offset)
+
+
+def _joined(axes: Sequence[Axis], strides: Mapping[Axis, Size], sizes: Mapping[Axis, Size]) -> Size:
+    """The one stride of the axes that a dimension was split into."""
+    for outer, inner in pairwise(axes):
+        if strides[outer] != product((strides[inner], sizes[inner])):
+            raise NotAffine("a dimension without one stride")
+    return strides[axes[-1]] if axes else 0
+
+
+class Grower:
+    """Assigns every computed tensor to a region."""
+
+    def __init__(self, order: Sequence[Tensor], required: Iterable[Tensor], hints: Mapping[str, int]) -> None:
+        self.hints = hints
+        self.order = {tensor: i for i, tensor in enumerate(order)}
+        self.required = frozenset(required)
+        self.home: dict[Tensor, Region] = {}
+        self.regions: list[Region] = []
+        self._cheap: dict[Tensor, bool] = {}
+
+    def grow(self) -> list[Region]:
+        """All regions, in order of creation."""
+        for tensor in self.order:
+            if tensor.kind in ("pointwise", "reduce", "matmul"):
+                self._place(tensor)
+        return self.regions
+
+    def _place(self, tensor: Tensor) -> None:
+        candidates = self._candidates(tensor)
+        trials = [candidates] if len(candidates) > 1 else []
+        trials += [[region] for region in candidates]
+        for trial in trials:
+            if self._join(trial, tensor):
+                return
+        region = Region([tensor])
+        # A tensor alone always has a program; what it reads matters for later joins.
+        region.reads = self.emission(region, [tensor]).reads
+        self.regions.append(region)
+        self.home[tensor] = region
+
+    def _candidates(self, tensor: Tensor) -> list[Region]:
+        if tensor.kind == "matmul":
+            return []
+        bases = [base_of(operand) for operand in tensor.operands]
+        found = [self.home[base] for base in bases if base in self.home]
+        if not found:
+            found = [region for region in self.regions if self._sibling(region, tensor)]
+        unique = list(dict.fromkeys(found))
+        return sorted(unique, key=self.regions.index, reverse=True)
+
+    def _sibling(self, region: Region, tensor: Tensor) -> bool:
+        """Reads the same memory over the same space, without depending on it."""
+        if region.matmul or not {base_of(o) for o in tensor.operands} & set(region.reads):
+            return False
+        if tensor.kind == "reduce":
+            (source,) = tensor.operands
+            return any(
+                m.kind == "reduce" and m.dims == tensor.dims and m.operands[0].shape == source.shape
+                for m in region.members
+            )
+        return not region.reduces and all(m.shape == tensor.shape for m in region.members)
+
+    def _join(self, regions: Sequence[Region], tensor: Tensor) -> bool:
+        members = sorted({m for r in regions for m in r.members} | {tensor}, key=self.order.__getitem__)
+        if sum(m.kind == "matmul" for m in members) > 1:
+            return False
+        merged = Region(members)
+        inside = frozenset(members)
+        try:
+            emission = self.emission(merged, self._sinks(merged))
+        except Refused:
+            return False
+        if any(self._reaches(read, inside, set()) for read in emission.reads):
+            return False
+        merged.reads = emission.reads
+        at = min(self.regions.index(r) for r in regions)
+        self.regions = [r for r in self.regions if r not in regions]
+        self.regions.insert(at, merged)
+        for member in members:
+            self.home[member] = merged
+        return True
+
+    def _sinks(self, region: Region) -> list[Tensor]:
+        """Members that nothing inside uses, and those that must be in memory anyway."""
+        used = {base_of(operand) for member in region.members for operand in member.operands}
+        return [m for m in region.members if m not in used or m in self.required]
+
+    def emission(self, region: Region, sinks: Sequence[Tensor]) -> Emission:
+        """As `fresh`, proved to give a whole program. Raises Refused."""
+        emission = self.fresh(region, sinks)
+        if emission.matmul is not None:
+            # Whether the epilogue keeps rows and columns together shows only when the record is written.
+            self.program(region, self.fresh(region, sinks), "trial")
+        elif region.matmul is not None:
+            raise Refused("the product itself is not used")
+        return emission
+
+    def fresh(self, region: Region, sinks: Sequence[Tensor]) -> Emission:
+        """The region's program for these sinks, before its axes are put in order. Raises Refused."""
+        inside = frozenset(region.members)
+
+        def computed(tensor: Tensor) -> bool:
+            if tensor in inside:
+                return True
+            return tensor.kind == "pointwise" and (region.solo or self.cheap(tensor))
+
+        layout = Solver(region.members, self.hints).solve()
+        return Emitter(layout, computed, self.hints).emit(sinks)
+
+    def program(self, region: Region, emission: Emission, name: str) -> LoopProgram | MatmulProgram:
+        """The finished record. Accesses of the emission are changed: call it on a fresh one."""
+        if region.matmul is None:
+            return loop_program(emission, name, self.hints)
+        return matmul_program(emission, name, strided)
+
+    def cheap(self, tensor: Tensor) -> bool:
+        """Whether computing it again reads no more memory than loading it would."""
+        if tensor not in self._cheap:
+            self._cheap[tensor] = tensor.kind == "pointwise" and self._recomputable(tensor)
+        return self._cheap[tensor]
+
+    def _recomputable(self, tensor: Tensor) -> bool:
+        steps, leaves, waiting = 0, set[Tensor](), [tensor]
+        seen: set[Tensor] = set()
+        while waiting:
+            current = waiting.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            if current.kind == "leaf":
+                leaves.add(current)
+            elif current.kind == "pointwise" or current.is_view:
+                steps += current.kind == "pointwise" and current.op not in ("literal", "iota")
+                waiting += current.operands
+            else:
+                return False
+        own = self.bytes(tensor)
+        return steps <= MAX_RECOMPUTED and sum(self.bytes(leaf) for leaf in leaves) <= own
+
+    def bytes(self, tensor: Tensor) -> int:
+        """Bytes of all its elements at the hinted sizes."""
+        return value(product(tensor.shape), self.hints) * BITS.get(tensor.dtype, 64) // 8
+
+    def _reaches(self, tensor: Tensor, inside: frozenset[Tensor], seen: set[Tensor]) -> bool:
+        """Whether making this tensor needs any of the others first."""
+        tensor = base_of(tensor)
+        if tensor in inside:
+            return True
+        if tensor in seen:
+            return False
+        seen.add(tensor)
+        return any(self._reaches(t, inside, seen) for t in self.needs(tensor))
+
+    def needs(self, tensor: Tensor) -> list[Tensor]:
+        """What must be in memory before a tensor can be made."""
+        if tensor.kind == "leaf":
+            return list(tensor.call.reads.values()) if tensor.call else []
+        region = self.home.get(tensor)
+        if region is None:
+            return list(tensor.operands)
+        reads = list(region.reads)
+        return reads + (list(region.matmul.operands) if region.matmul else [])
