@@ -1,5 +1,6 @@
 """One harness for many problems: opened on first use, and again after it broke."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,28 @@ from ..tools.harness import Harness
 
 
 class Bench:
-    """Runs problems under one set of settings (the fields of the graph's `Context`). Close it at the end."""
+    """Runs problems under one set of settings (the fields of the graph's `Context`). Close it at the end.
 
-    def __init__(self, **settings: Any) -> None:
+    A harness among the collaborators that are `given` is used instead of an own one, and left open.
+    """
+
+    def __init__(self, given: Collaborators | None = None, **settings: Any) -> None:
         self._context = make_context(settings)
-        self._harness: Harness | None = None
+        self._given = given or Collaborators()
+        self._own: Harness | None = None
 
     @property
     def harness(self) -> Harness:
-        if self._harness is None:
-            self._harness = open_harness_for(self._context)
-        return self._harness
+        if self._given.harness is not None:
+            return self._given.harness
+        if self._own is None:
+            self._own = open_harness_for(self._context)
+        return self._own
 
     def optimize(self, path: Path) -> Result:
         """Optimises one problem. Raises as `warpsmith.graph.optimize` does."""
         try:
-            return optimize(path, given=Collaborators(harness=self.harness), **self._context.model_dump())
+            return optimize(path, given=replace(self._given, harness=self.harness), **self._context.model_dump())
         except InfraError:
             self.close()
             raise
@@ -41,6 +48,6 @@ class Bench:
             raise
 
     def close(self) -> None:
-        if self._harness is not None:
-            self._harness.close()
-            self._harness = None
+        if self._own is not None:
+            self._own.close()
+            self._own = None

@@ -3,21 +3,22 @@
     python -m warpsmith.evals.run_baselines --out docs/results/baselines-h200.json --require-gpu
 
 Problems that the file has for this GPU and these versions are only read. For several GPUs start one process each with
-`--shard 0/2 --gpu 0` and so on and a file of its own, since the harness writes it whole; `warpsmith.evals.merge_results`
-then makes one of them.
+`--shard 0/2 --gpu 0` and so on and a file of its own, since the harness writes it whole;
+`warpsmith.evals.merge_results` then makes one of them.
 """
 
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from ..state.errors import WarpsmithError
+from ..state.errors import InfraError, InvalidProblem, WarpsmithError
 from ..state.timing import Baselines
 from .bench import Bench
 from .run_suite import say
-from .suite import select
+from .suite import SuiteProblem, select
 
 
 def described(baselines: Baselines) -> str:
@@ -39,31 +40,36 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def run_baselines(problems: tuple[SuiteProblem, ...], bench: Bench, say: Callable[[str], None]) -> list[str]:
+    """Times each problem's baselines, one line each; returns the names of those that failed."""
+    failed = []
+    for number, problem in enumerate(problems, 1):
+        started = time.monotonic()
+        try:
+            line = described(bench.baseline(problem.path))
+        except (InvalidProblem, InfraError) as error:
+            failed.append(problem.name)
+            line = f"failed: {error}"
+        seconds = time.monotonic() - started
+        say(f"[{number:>2}/{len(problems)}] {problem.name:<26} {line} ({seconds:.1f} s)")
+    return failed
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    failed = 0
     try:
         problems = select(options.problems, options.shard)
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         work = options.work / f"gpu{options.gpu}"
         settings = {"gpu": options.gpu, "out": str(work), "baselines": str(options.out)}
         with closing(Bench(**settings, require_gpu=options.require_gpu)) as bench:
-            bench.harness.device()
-            for number, problem in enumerate(problems, 1):
-                started = time.monotonic()
-                try:
-                    line = described(bench.baseline(problem.path))
-                except WarpsmithError as error:
-                    failed, line = failed + 1, f"failed: {error}"
-                seconds = time.monotonic() - started
-                say(f"[{number:>2}/{len(problems)}] {problem.name:<26} {line} ({seconds:.1f} s)")
+            failed = run_baselines(problems, bench, say)
     except WarpsmithError as error:
         say(f"run_baselines: {error}")
         return 2
     except KeyboardInterrupt:
         say(f"run_baselines: interrupted; what is done is in {options.out}")
         return 130
-    say(f"{len(problems) - failed} of {len(problems)} problems have baselines in {options.out}")
+    say(f"{len(problems) - len(failed)} of {len(problems)} problems have baselines in {options.out}")
     return 1 if failed else 0
 
 

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from ..state.base import Record, digest
 from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
@@ -143,7 +144,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def bench(options: argparse.Namespace, settings: dict[str, object]) -> Bench:
+def bench(options: argparse.Namespace, settings: dict[str, Any]) -> Bench:
     return Bench(
         **settings,
         gpu=options.gpu,
