@@ -13,8 +13,39 @@ from .triton_expression import TYPES, Printer, Term, computed, is_float, literal
 
 INT32_LIMIT = 2**31
 _RESERVED = frozenset(
-    "tl triton torch libdevice row column row_ok column_ok chunk start part tile ROWS COLUMNS TILE SPLIT WIDE "
-    "True False None if else for in and or not is def return lambda".split()
+    [
+        "tl",
+        "triton",
+        "torch",
+        "libdevice",
+        "row",
+        "column",
+        "row_ok",
+        "column_ok",
+        "chunk",
+        "start",
+        "part",
+        "tile",
+        "ROWS",
+        "COLUMNS",
+        "TILE",
+        "SPLIT",
+        "WIDE",
+        "True",
+        "False",
+        "None",
+        "if",
+        "else",
+        "for",
+        "in",
+        "and",
+        "or",
+        "not",
+        "is",
+        "def",
+        "return",
+        "lambda",
+    ]
 )
 
 

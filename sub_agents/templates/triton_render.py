@@ -44,14 +44,15 @@ def arguments(program: LoopProgram, values: Values) -> str:
 
 
 def allocations(program: LoopProgram, values: Values) -> list[str]:
-    """One line an output."""
+    """A host line for each output."""
+    return [allocation(program, name, *values[name]) for name in dict.fromkeys(s.value for s in program.stores)]
+
+
+def allocation(program: LoopProgram, name: str, shape: tuple[Size, ...], dtype: str) -> str:
+    """A host line that makes an empty tensor where the kernel's inputs are."""
     device = f"{reads(program)[0]}.device" if program.loads else 'torch.device("cuda")'
-    lines = []
-    for name in dict.fromkeys(store.value for store in program.stores):
-        shape, dtype = values[name]
-        sizes = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
-        lines.append(f"{name} = torch.empty(({sizes}), dtype=torch.{dtype}, device={device})")
-    return lines
+    sizes = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
+    return f"{name} = torch.empty(({sizes}), dtype=torch.{dtype}, device={device})"
 
 
 def returned(program: LoopProgram) -> str:

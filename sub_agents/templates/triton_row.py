@@ -10,7 +10,7 @@ from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_expression import Printer
 from .triton_pointwise import element_bytes, is_rounded
-from .triton_reduction import passes, row_printer
+from .triton_reduction import Pass, RowSchedule, passes, row_printer, split_stores
 from .triton_render import Values, cast_if_wide, host_context, wide_on_host
 
 
@@ -137,3 +137,58 @@ def rows_default(shape: RowShape, columns: int, device: DeviceSheet, tile_elemen
     busy = max(1, shape.outer // (2 * device.sm_count))
     least = min(32, 64 // shape.element_bytes) if shape.strided else 1
     return max(least, min(power_of_two_at_least(wanted), 1 << (busy.bit_length() - 1)))
+
+
+def pass_slots(program: LoopProgram) -> tuple[Slot, ...]:
+    """Slots of the templates that go over the data in passes."""
+    strategies = ("online", "separate") if merges(program) else ("separate",)
+    return (
+        Slot(name="stages", role="compute", choices=(1, 2, 3, 4), default=1, about="software pipeline of the loops"),
+        Slot(name="passes", role="reduction", choices=strategies, default=strategies[0]),
+        Slot(name="reverse_last", role="reduction", choices=(True, False), default=True),
+    )
+
+
+def pass_title(each: Pass) -> str:
+    """The reductions that a pass completes."""
+    return ", ".join(s.name for accumulator in each.accumulators for s in accumulator.statements)
+
+
+def pass_init(each: Pass) -> list[str]:
+    return [state.init for state in each.looped_states]
+
+
+def pass_body(code: loop.TileCode, each: Pass, schedule: RowSchedule, stream: loop.Access) -> list[str]:
+    """Lines of one chunk of a reducing pass: indices, loads, values, merges."""
+    assert code.columns is not None
+    parts = schedule.elements(each.sources, keep=False)
+    lines = code.index_lines(code.columns, [part.name for part in parts])
+    lines += code.lines(parts, stream)
+    if each.has_deviations:
+        lines.append("weight = 1.0 / (chunk + 1)")
+    return lines + each.merge_lines()
+
+
+def store_body(code: loop.TileCode, schedule: RowSchedule, stream: loop.Access) -> list[str]:
+    """Lines of one chunk of the pass that writes whole tiles."""
+    assert code.columns is not None
+    _, tile_stores = split_stores(code)
+    parts = schedule.elements([store.name for store in tile_stores], keep=False)
+    names = [*(part.name for part in parts), *map(code.store_name, tile_stores)]
+    lines = code.index_lines(code.columns, names)
+    lines += code.lines(parts, stream)
+    return lines + [code.store_line(store, stream) for store in tile_stores]
+
+
+def looped_tile_is_legal(program: LoopProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> bool:
+    """Registers for accumulators and streams, and shared memory for pipelined loads."""
+    shape = row_shape(program, hints)
+    elements, threads = int(setting["rows_per_program"]) * int(setting["block_size"]), 32 * int(setting["num_warps"])
+    states = 2 * max(1, len([s for s in program.body if s.op.startswith("reduce_")]))
+    budget = min(128, device.registers_per_sm // threads - 24)
+    if elements * (states + shape.tiles) * max(1, shape.element_bytes // 4) / threads > budget:
+        return False
+    staged = (int(setting["stages"]) - 1) * elements * shape.element_bytes * shape.tiles
+    if staged > device.shared_bytes_per_block // 2:
+        return False
+    return elements >= threads or int(setting["num_warps"]) <= 4

@@ -12,19 +12,24 @@ from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
-from .triton_reduction import Pass, RowSchedule, passes, split_stores
+from .triton_reduction import RowSchedule, passes, split_stores
 from .triton_render import render
 from .triton_row import (
     access,
     access_slots,
     fits_rows,
     index_dtype,
-    merges,
+    looped_tile_is_legal,
+    pass_body,
+    pass_init,
+    pass_slots,
+    pass_title,
     power_of_two_at_least,
     row_code,
     row_context,
     row_shape,
     rows_default,
+    store_body,
 )
 
 
@@ -61,16 +66,7 @@ class TritonRowLooped:
             Slot(name="rows_per_program", role="configuration", choices=tuple(chosen), default=rows),
             Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps),
             *access_slots(shape),
-            Slot(
-                name="stages", role="compute", choices=(1, 2, 3, 4), default=1, about="software pipeline of the loops"
-            ),
-            Slot(
-                name="passes",
-                role="reduction",
-                choices=("online", "separate") if merges(program) else ("separate",),
-                default="online" if merges(program) else "separate",
-            ),
-            Slot(name="reverse_last", role="reduction", choices=(True, False), default=True),
+            *pass_slots(program),
         )
 
     def legal(
@@ -107,7 +103,13 @@ class TritonRowLooped:
             body = pass_body(code, each, schedule, stream)
             after = [*each.count_lines(), *each.fold_lines("_row"), *schedule.resolve(each, "_row")]
             rendered.append(
-                {"about": pass_title(each), "init": pass_init(each), "lines": body, "after": after, "reverse": False}
+                {
+                    "about": f"Reduce {pass_title(each)}",
+                    "init": pass_init(each),
+                    "lines": body,
+                    "after": after,
+                    "reverse": False,
+                }
             )
         if tile_stores:
             lines = store_body(code, schedule, stream)
@@ -115,47 +117,3 @@ class TritonRowLooped:
             rendered.append({"about": "Apply", "init": [], "lines": lines, "after": [], "reverse": reverse})
         tail = [code.store_line(store, stream) for store in row_stores]
         return {"head": head, "passes": rendered, "tail": tail}
-
-
-def pass_title(each: Pass) -> str:
-    return "Reduce: " + ", ".join(s.name for accumulator in each.accumulators for s in accumulator.statements)
-
-
-def pass_init(each: Pass) -> list[str]:
-    return [state.init for state in each.looped_states]
-
-
-def pass_body(code: loop.TileCode, each: Pass, schedule: RowSchedule, stream: loop.Access) -> list[str]:
-    """Lines of one chunk of a reducing pass: indices, loads, values, merges."""
-    assert code.columns is not None
-    parts = schedule.elements(each.sources, keep=False)
-    lines = code.index_lines(code.columns, [part.name for part in parts])
-    lines += code.lines(parts, stream)
-    if each.has_deviations:
-        lines.append("weight = 1.0 / (chunk + 1)")
-    return lines + each.merge_lines()
-
-
-def store_body(code: loop.TileCode, schedule: RowSchedule, stream: loop.Access) -> list[str]:
-    """Lines of one chunk of the pass that writes whole tiles."""
-    assert code.columns is not None
-    _, tile_stores = split_stores(code)
-    parts = schedule.elements([store.name for store in tile_stores], keep=False)
-    names = [*(part.name for part in parts), *map(code.store_name, tile_stores)]
-    lines = code.index_lines(code.columns, names)
-    lines += code.lines(parts, stream)
-    return lines + [code.store_line(store, stream) for store in tile_stores]
-
-
-def looped_tile_is_legal(program: LoopProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> bool:
-    """Registers for accumulators and streams, and shared memory for pipelined loads."""
-    shape = row_shape(program, hints)
-    elements, threads = int(setting["rows_per_program"]) * int(setting["block_size"]), 32 * int(setting["num_warps"])
-    states = 2 * max(1, len([s for s in program.body if s.op.startswith("reduce_")]))
-    budget = min(128, device.registers_per_sm // threads - 24)
-    if elements * (states + shape.tiles) * max(1, shape.element_bytes // 4) / threads > budget:
-        return False
-    staged = (int(setting["stages"]) - 1) * elements * shape.element_bytes * shape.tiles
-    if staged > device.shared_bytes_per_block // 2:
-        return False
-    return elements >= threads or int(setting["num_warps"]) <= 4

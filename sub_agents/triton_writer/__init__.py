@@ -1,1 +1,5 @@
 """Writes Triton candidates."""
+
+from .offline import TritonWriter
+
+__all__ = ["TritonWriter"]

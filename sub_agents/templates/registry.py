@@ -1,0 +1,27 @@
+"""All templates by language, in the order in which equally promising ones are tried."""
+
+from ...state.candidate import Language
+from ..kernel_source import Template
+from .triton_pointwise import TritonPointwise
+from .triton_row_looped import TritonRowLooped
+from .triton_row_persistent import TritonRowPersistent
+from .triton_split_reduction import TritonSplitReduction
+
+_TEMPLATES: dict[Language, tuple[Template, ...]] = {
+    "triton": (
+        TritonPointwise(),
+        TritonRowPersistent(),
+        TritonRowLooped(),
+        TritonSplitReduction(),
+        # Matrix products in Triton go here.
+    ),
+    "cuda": (
+        # CUDA C++ templates go here.
+    ),
+    "torch": (),
+}
+
+
+def templates(language: Language) -> tuple[Template, ...]:
+    """The library of one language; empty where there is none."""
+    return _TEMPLATES[language]
