@@ -50,6 +50,7 @@ class Choice:
         return dict(self.setting)
 
 
+_Stream = tuple[str, Template, Iterator[Setting]]
 Combination = dict[str, Choice]
 """A choice for every kernel step, by the step's name."""
 
@@ -93,7 +94,7 @@ class StepSpace:
 
 
 def traffic_ms(program: Program, hints: Mapping[str, int], device: DeviceSheet) -> float:
-    """Time to move each operand and result once at copy bandwidth, or to multiply at the matrix rate if that is more."""
+    """The greater of two times: moving operands and results once at copy bandwidth, multiplying at the matrix rate."""
     accesses: tuple[Load | Store | Operand, ...] = (*program.loads, *program.stores)
     flops = 0.0
     if isinstance(program, MatmulProgram):
@@ -205,7 +206,7 @@ class OfflineWriter:
         for name, choices in ranked.items():
             for choice in choices[1:]:
                 yield {**best, name: choice}, None, f"{name} by {choice.template.name}"
-        streams = []
+        streams: list[_Stream] = []
         for name, choices in ranked.items():
             for choice in choices:
                 settings = slot_moves.spread(
@@ -304,7 +305,7 @@ class OfflineWriter:
         )
 
 
-def _weighted[T](streams: list[T]) -> Iterator[T]:
+def _weighted(streams: list[_Stream]) -> Iterator[_Stream]:
     """Streams in turn, the earlier ones more often: 0, 0 1, 0 1 2, ... then all."""
     for _ in range(16):
         for depth in range(1, len(streams) + 1):

@@ -6,47 +6,18 @@ flattened group of the program's axes; in reductions the columns are the reduced
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from keyword import kwlist
 
 from ...state.program import REDUCTIONS, Load, LoopProgram, Statement, Store
 from ...state.sizes import Size, factors, product, value
 from .triton_expression import TYPES, Printer, Term, computed, is_float, literal, prints
 
 INT32_LIMIT = 2**31
-_RESERVED = frozenset(
-    [
-        "tl",
-        "triton",
-        "torch",
-        "libdevice",
-        "row",
-        "column",
-        "row_ok",
-        "column_ok",
-        "chunk",
-        "start",
-        "part",
-        "tile",
-        "ROWS",
-        "COLUMNS",
-        "TILE",
-        "SPLIT",
-        "WIDE",
-        "True",
-        "False",
-        "None",
-        "if",
-        "else",
-        "for",
-        "in",
-        "and",
-        "or",
-        "not",
-        "is",
-        "def",
-        "return",
-        "lambda",
-    ]
-)
+_RESERVED = frozenset(kwlist) | {
+    *("tl", "triton", "torch", "libdevice", "ROWS", "COLUMNS", "TILE", "SPLIT", "WIDE"),
+    *("row", "column", "row_ok", "column_ok", "chunk", "begin", "end", "part", "partial", "tile"),
+    *("fresh", "gap", "decay", "grown", "delta", "weight"),
+}
 
 
 @dataclass(frozen=True)
