@@ -51,6 +51,8 @@ class Problem(Record):
     workloads: tuple[Workload, ...]
     ranges: dict[str, tuple[int, int]] = Field(default_factory=dict)
     """Keyword arguments of `get_inputs` that may vary, with the least and greatest value."""
+    init_arguments: Any = None
+    """The constructor's arguments, described as nested JSON (kinds of containers kept)."""
     precision: Precision = "reference"
     target: Target | None = None
     baselines: tuple[str, ...] = ()

@@ -1,0 +1,161 @@
+"""Compiling apart from running: boxed workers without a GPU, a few at once, results kept by content.
+
+A worker runs the candidate's forward on fake tensors: kernels compile for the target architecture and are never
+launched. What it compiled stays in a folder that becomes the candidate's scratch, at the same path for the compiler
+and for the run (Triton's cache files hold absolute paths), so running it later finds everything compiled.
+"""
+
+import re
+import shutil
+import threading
+import time
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ..state.base import Record, digest
+from ..state.candidate import Candidate
+from ..state.device import DeviceSheet
+from ..state.errors import InfraError
+from ..state.evaluation import CompileReport
+from ..state.problem import Problem
+from . import wire
+from .fork_server import ForkServer, Spawn
+
+_COMPILE_S = 120.0
+_MEMORY_BYTES = 8 << 30
+_SHOWN_ERROR = 4000
+
+
+class Launch(Record):
+    """One kernel launch that the fake forward would have made."""
+
+    kernel: str
+    blocks: int
+    num_warps: int
+    registers: int = 0
+    spill_bytes: int = 0
+    shared_bytes: int = 0
+    tensor_bytes: int = 0
+
+
+class Compiled(Record):
+    """Report, traced launches, and where the compiled code is."""
+
+    report: CompileReport
+    launches: tuple[Launch, ...] = ()
+    key: str = ""
+    """Names the folder with the caches; empty where nothing was kept."""
+
+
+class CompilePool:
+    """Compiles candidates, each once for a problem, at most `workers` at a time."""
+
+    def __init__(self, server: ForkServer, work_dir: Path, device: DeviceSheet, workers: int) -> None:
+        self._server = server
+        self._work_dir = work_dir
+        self._device = device
+        self._slots = threading.Semaphore(workers)
+        self._known: dict[str, Compiled] = {}
+        self._lock = threading.Lock()
+
+    def compile(self, problem: Problem, candidate: Candidate) -> Compiled:
+        """Compiles, or answers from memory."""
+        key = digest(problem.id, candidate.id, self._device.arch, self._device.versions)[:20]
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None:
+            return known.model_copy(update={"report": known.report.model_copy(update={"cached": True, "seconds": 0.0})})
+        syntax = _syntax_error(candidate)
+        if syntax:
+            return Compiled(report=CompileReport(ok=False, seconds=0.0, error=syntax))
+        with self._slots:
+            compiled = self._compile(problem, candidate, key)
+        with self._lock:
+            self._known[key] = compiled
+        return compiled
+
+    def fresh_box(self, compiled: Compiled, candidate: Candidate) -> Path:
+        """A scratch folder with the compiled caches and nothing that an earlier run of the candidate left behind."""
+        box = self._work_dir / "boxes" / (compiled.key or candidate.id)
+        shutil.rmtree(box, ignore_errors=True)
+        master = self._work_dir / "compiled" / compiled.key
+        if compiled.key and master.exists():
+            shutil.copytree(master, box, symlinks=True)
+        else:
+            box.mkdir(parents=True)
+        (box / "candidate.py").write_text(candidate.source, encoding="utf-8")
+        return box
+
+    def _compile(self, problem: Problem, candidate: Candidate, key: str) -> Compiled:
+        started = time.monotonic()
+        folder = self._work_dir / "boxes" / key
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "candidate.py").write_text(candidate.source, encoding="utf-8")
+        box = {"scratch": str(folder), "hidden": [str(self._work_dir)]}
+        pid, channel = self._server.spawn(Spawn("compile", {"arch": self._device.arch}, box, _MEMORY_BYTES))
+        try:
+            wire.receive(channel, 30.0)
+            layouts = {"inputs": list(problem.primary.inputs), "init": problem.init_arguments}
+            wire.send(channel, {"path": str(folder / "candidate.py"), **layouts})
+            body = wire.receive(channel, _COMPILE_S, max_bytes=4 << 20).body
+        except wire.WireTimeout:
+            body = {"ok": False, "error": f"compiling did not end within {_COMPILE_S:.0f} s"}
+        except wire.WireError:
+            body = {"ok": False, "error": "the compiler's process died"}
+        finally:
+            channel.close()
+            self._server.kill(pid)
+        seconds = time.monotonic() - started
+        try:
+            if body.get("fault"):
+                raise InfraError(f"compiling: {body['fault']}")
+            launches = tuple(Launch.model_validate(launch) for launch in body.get("launches", ())[:256])
+            report = CompileReport(
+                ok=bool(body["ok"]),
+                seconds=seconds,
+                kernels=tuple(body.get("kernels", ())[:256]),
+                error=trimmed(str(body.get("error", ""))),
+                warnings=trimmed(str(body.get("note", ""))),
+            )
+        except (KeyError, TypeError, ValidationError) as error:
+            report = CompileReport(
+                ok=False, seconds=seconds, error=f"the compile worker's answer is unreadable: {error}"
+            )
+            launches = ()
+        master = self._work_dir / "compiled" / key
+        shutil.rmtree(master, ignore_errors=True)
+        master.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(master)
+        return Compiled(report=report, launches=launches, key=key)
+
+
+def _syntax_error(candidate: Candidate) -> str:
+    try:
+        compile(candidate.source, "candidate.py", "exec")
+    except (SyntaxError, ValueError) as error:
+        return f"candidate.py: {type(error).__name__}: {error}"
+    return ""
+
+
+def decisive_line(error: str) -> str:
+    """The one line of a compiler's output that says what is wrong."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    if not lines:
+        return "the compiler gave no reason"
+    named = next((line for line in lines if re.search(r"\berror\b\s*:", line)), None)
+    if named is not None:
+        return named[:500]
+    if lines[0].startswith("CompilationError"):
+        # Triton shows the place, then the source up to it, then the reason.
+        reason = next((line for line in reversed(lines) if not line.startswith("line ")), "")
+        return f"{lines[0].removeprefix('CompilationError: ')} {reason}"[:500]
+    return lines[0][:500]
+
+
+def trimmed(text: str) -> str:
+    """Head and tail of a compiler's output; the first error stays whole."""
+    if len(text) <= _SHOWN_ERROR:
+        return text
+    return f"{text[: _SHOWN_ERROR // 2]}\n... ({len(text) - _SHOWN_ERROR} characters left out) ...\n{text[-_SHOWN_ERROR // 2 :]}"

@@ -1,0 +1,45 @@
+"""A dry run's ranking: what a candidate would take, from compiled resources and the bytes that its launches touch.
+
+No clock is behind any of it. A launch costs its tensors' bytes at copy bandwidth, slowed where too few warps are
+resident to cover latency or too few blocks to fill the device, plus a fixed cost a launch.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..state.device import DeviceSheet
+from ..state.evaluation import Estimate
+
+if TYPE_CHECKING:
+    from .compile_pool import Compiled
+
+_LAUNCH_MS = 0.003
+_FULL_BANDWIDTH_OCCUPANCY = 0.4
+"""Share of resident warps from which streaming kernels reach copy bandwidth."""
+_SPILL_PENALTY = 1.5
+_REGISTERS_FOR_UNKNOWN = 32
+
+
+def estimate(compiled: "Compiled", bounds: dict[str, float], device: DeviceSheet) -> Estimate:
+    """Estimated time of one call and speedup against the reference at the speed of light."""
+    sol_ms = max(bounds["sol_ms"], 1e-6)
+    launches = compiled.launches
+    if not launches:
+        return Estimate(ms=2 * sol_ms, speedup=0.5, basis="no launch could be traced")
+    total = 0.0
+    for launch in launches:
+        moved_ms = launch.tensor_bytes / device.copy_bytes_per_s * 1e3
+        occupancy = _occupancy(launch.registers, launch.shared_bytes, launch.num_warps, device)
+        fill = min(1.0, launch.blocks * launch.num_warps / (device.sm_count * 8))
+        speed = min(1.0, occupancy / _FULL_BANDWIDTH_OCCUPANCY) * max(fill, 0.01)
+        total += _LAUNCH_MS + moved_ms / max(speed, 0.01) * (_SPILL_PENALTY if launch.spill_bytes else 1.0)
+    total = max(total, sol_ms)
+    return Estimate(ms=total, speedup=sol_ms / total, basis=f"{len(launches)} launches, speed of light {sol_ms:.4f} ms")
+
+
+def _occupancy(registers: int, shared_bytes: int, num_warps: int, device: DeviceSheet) -> float:
+    """Theoretical occupancy: resident warps over the most that fit."""
+    most = device.max_threads_per_sm // 32
+    by_registers = device.registers_per_sm // (max(registers, _REGISTERS_FOR_UNKNOWN) * 32 * num_warps)
+    by_shared = device.shared_bytes_per_sm // max(shared_bytes, 1)
+    blocks = max(1, min(by_registers, by_shared, most // num_warps, 32))
+    return min(1.0, blocks * num_warps / most)

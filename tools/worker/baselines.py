@@ -1,0 +1,55 @@
+"""Ways to run the reference: eager, torch.compile in its modes, and what a problem ships."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .problem_module import ProblemModule
+
+BUILT_IN = ("eager", "compile", "max-autotune", "cuda-graphs")
+_MODES = {"compile": "default", "max-autotune": "max-autotune-no-cudagraphs", "cuda-graphs": "max-autotune"}
+PRECISION_FLAGS = {"reference": None, "strict-fp32": False, "tf32": True, "bf16": True}
+
+
+def set_precision(policy: str) -> dict[str, bool]:
+    """Sets TF32 flags as the policy says (`reference` leaves PyTorch's defaults) and returns what is in force."""
+    wanted = PRECISION_FLAGS[policy]
+    if wanted is not None:
+        torch.backends.cuda.matmul.allow_tf32 = wanted
+        torch.backends.cudnn.allow_tf32 = wanted
+    return {
+        "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
+        "cudnn_tf32": torch.backends.cudnn.allow_tf32,
+    }
+
+
+def use_cache(folder: Path, threads: int) -> None:
+    """Points torch.compile's caches at a folder. Before the first compile of a process."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(threads)
+
+
+def build(name: str, module: ProblemModule, model: torch.nn.Module) -> Any:
+    """A callable with forward's arguments. Compiled ones compile at their first call."""
+    if name == "eager":
+        return model
+    if name in _MODES:
+        torch._dynamo.reset()
+        return torch.compile(model, mode=_MODES[name], dynamic=False)
+    shipped = getattr(module.module, "baselines", None) or {}
+    if name not in shipped:
+        raise ValueError(f"no baseline {name!r}")
+    return shipped[name](model) if isinstance(shipped[name], type) else shipped[name]
+
+
+def first_call(call: Any, arguments: list[Any]) -> float:
+    """Runs once, compiling if need be; seconds taken."""
+    started = time.perf_counter()
+    call(*arguments)
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter() - started

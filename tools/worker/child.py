@@ -1,0 +1,202 @@
+"""The candidate's side of an evaluation. Runs boxed, beside hostile code: nothing that it says is a verdict.
+
+The judge asks, one message at a time: load the file, construct an instance and take weights, map the buffers of a
+workload, run one call. Values come and go through the judge's buffers only; the answers carry layout, event times and
+exception texts, and the judge treats all of it as claims.
+"""
+
+import importlib.util
+import os
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...state.problem import TensorSpec
+from .. import wire
+from . import buffers, structure
+from .clock import Stopwatch
+
+_MAX_TEXT = 6000
+
+
+class Child:
+    """One candidate's process: the loaded module, its instances, and the mapped workload."""
+
+    def __init__(self, channel: socket.socket, device: torch.device) -> None:
+        self.channel = channel
+        self.device = device
+        self.module: Any = None
+        self.instances: dict[str, torch.nn.Module] = {}
+        self.arguments: list[Any] = []
+        self.rotation: list[list[Any]] = []
+        self.outputs: list[torch.Tensor] = []
+        self.mapped: list[buffers.Buffer] = []
+        self.stopwatch = Stopwatch(device)
+
+    def serve(self) -> None:
+        """Answers until the judge hangs up."""
+        handlers = {
+            "load": self.load,
+            "construct": self.construct,
+            "weights": self.take_weights,
+            "workload": self.map_workload,
+            "call": self.call,
+            "burst": self.burst,
+        }
+        while True:
+            message = wire.receive(self.channel)
+            handler = handlers.get(message.body["op"])
+            if handler is None:
+                return
+            try:
+                reply = handler(message.body, message.fds)
+            except BaseException as error:  # noqa: BLE001 - whatever hostile code raises is reported, and only that
+                reply = {"error": describe(error), "kind": kind_of(error)}
+            wire.send(self.channel, {"id": message.body.get("id"), **reply})
+
+    def load(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
+        """Imports the candidate from a real file, as Triton needs it."""
+        path = Path(body["path"])
+        spec = importlib.util.spec_from_file_location("candidate", path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"cannot import {path.name}")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["candidate"] = module
+        spec.loader.exec_module(module)
+        if not callable(getattr(module, "ModelNew", None)):
+            raise AttributeError("the file defines no class ModelNew")
+        self.module = module
+        return {"ok": True}
+
+    def construct(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
+        """Makes an instance under a seed and describes its parameters and buffers, with fingerprints."""
+        arguments = structure.unflatten(body["init"], [])
+        started = time.perf_counter()
+        torch.manual_seed(int(body["rng_seed"]))
+        with torch.device(self.device):
+            model = self.module.ModelNew(*arguments)
+        model = model.to(self.device)
+        model.train(bool(body["training"]))
+        self.stopwatch.synchronize()
+        self.instances[body["instance"]] = model
+        state = model.state_dict() if isinstance(model, torch.nn.Module) else {}
+        described = [describe_weight(name, tensor) for name, tensor in state.items()]
+        return {"state": described, "setup_ms": (time.perf_counter() - started) * 1e3}
+
+    def take_weights(self, body: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Loads the judge's weights, by the names that the judge chose, through load_state_dict."""
+        layout = buffers.Layout.from_json(body["layout"])
+        buffer = buffers.open_buffer(fds[0], layout.size_bytes, self.device)
+        model = self.instances[body["instance"]]
+        started = time.perf_counter()
+        weights = dict(zip(body["names"], layout.views(buffer), strict=True))
+        model.load_state_dict(weights, strict=False)
+        self.stopwatch.synchronize()
+        os.close(fds[0])
+        if isinstance(buffer, buffers.DeviceBuffer):
+            weights.clear()
+            buffer.release()
+        return {"ok": True, "setup_ms": (time.perf_counter() - started) * 1e3}
+
+    def map_workload(self, body: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Maps input sets (several where calls rotate over them) and outputs."""
+        layout = buffers.Layout.from_json(body["inputs"])
+        outputs = buffers.Layout.from_json(body["outputs"])
+        self.arguments, self.rotation, self.outputs = [], [], []
+        for buffer in self.mapped:
+            if isinstance(buffer, buffers.DeviceBuffer):
+                buffer.release()
+        count = int(body["sets"])
+        source = buffers.open_buffer(fds[0], layout.size_bytes * count, self.device)
+        sink = buffers.open_buffer(fds[1], outputs.size_bytes * count, self.device)
+        self.mapped = [source, sink]
+        for index in range(count):
+            shift = index * layout.size_bytes
+            tensors = [buffers.view(source, s, o + shift) for s, o in zip(layout.specs, layout.offsets, strict=True)]
+            self.rotation.append(structure.unflatten(body["arguments"], tensors))
+        self.sink, self.output_layout = sink, outputs
+        for descriptor in fds:
+            os.close(descriptor)
+        return {"ok": True}
+
+    def call(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
+        """Runs forward once, then copies its output to the judge's buffer."""
+        model = self.instances[body["instance"]]
+        arguments = self.rotation[0]
+        host_started = time.perf_counter()
+        result, milliseconds, host_ms = self.stopwatch.time(model, arguments, float(body["lead_ms"]))
+        shape = self._deliver(result, 0)
+        self.stopwatch.synchronize()
+        return {"ms": milliseconds, "host_ms": host_ms, "total_ms": (time.perf_counter() - host_started) * 1e3, **shape}
+
+    def burst(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
+        """Runs forward once on each of the first `count` input sets, back to back, timed as one."""
+        model = self.instances[body["instance"]]
+        sets = self.rotation[: int(body["count"])]
+        results, milliseconds, host_ms = self.stopwatch.time_many(model, sets, float(body["lead_ms"]))
+        shape: dict[str, Any] = {}
+        for index, result in enumerate(results):
+            shape = self._deliver(result, index)
+        self.stopwatch.synchronize()
+        return {"ms": milliseconds, "host_ms": host_ms, **shape}
+
+    def _deliver(self, result: Any, index: int) -> dict[str, Any]:
+        description, tensors = structure.flatten(result)
+        specs = [
+            {**buffers.spec_of(t).model_dump(), "type": type(t).__name__, "device": t.device.type} for t in tensors
+        ]
+        shift = index * self.output_layout.size_bytes
+        wanted = self.output_layout
+        fits = [(t.shape, buffers.dtype_name(t.dtype)) for t in tensors] == [
+            (torch.Size(s.shape), s.dtype) for s in wanted.specs
+        ]
+        if fits:
+            for tensor, spec, offset in zip(tensors, wanted.specs, wanted.offsets, strict=True):
+                buffers.view(self.sink, spec, offset + shift).copy_(tensor)
+        return {"structure": description, "specs": specs}
+
+
+def describe_weight(name: str, tensor: torch.Tensor) -> dict[str, Any]:
+    """Name, layout and a fingerprint of values that survives a change of name: sum, sum of magnitudes, ends."""
+    flat = tensor.detach().reshape(-1)
+    spec = TensorSpec(shape=tuple(tensor.shape), dtype=buffers.dtype_name(tensor.dtype), strides=())
+    if flat.numel() == 0:
+        return {"name": name, **spec.model_dump(), "fingerprint": []}
+    wide = flat.double()
+    ends = torch.stack([wide.sum(), wide.abs().sum(), wide[0], wide[-1], wide[flat.numel() // 2]])
+    return {"name": name, **spec.model_dump(), "fingerprint": ends.tolist()}
+
+
+def describe(error: BaseException) -> str:
+    """The exception with the part of its traceback that lies in the candidate, bounded."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith("candidate.py")]
+    place = "".join(f"\n  line {f.lineno}: {f.line}" for f in frames[-3:])
+    text = f"{type(error).__name__}: {error}{place}"
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT // 2]}\n...\n{text[-_MAX_TEXT // 2 :]}"
+
+
+def kind_of(error: BaseException) -> str:
+    """`resource` for memory and launch resources, `compile` for compilers' own errors, else `runtime`."""
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if names & {"OutOfMemoryError", "OutOfResources", "MemoryError"}:
+        return "resource"
+    if names & {"CompilationError", "CompileException", "NVRTCError", "SyntaxError", "CompileTimeAssertionFailure"}:
+        return "compile"
+    return "runtime"
+
+
+def main(channel: socket.socket, params: dict[str, Any], notes: list[str]) -> None:
+    """Entry point of the boxed process."""
+    device = torch.device(params["device"])
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    wire.send(channel, {"ready": True, "notes": notes})
+    try:
+        Child(channel, device).serve()
+    except wire.WireError:
+        return  # the judge hung up: the evaluation is over

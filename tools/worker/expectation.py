@@ -1,0 +1,227 @@
+"""What a draw's output should be: the float64 oracle's answer and how far from it a candidate may be."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ...state.evaluation import Status
+from . import compare, oracle, structure
+from .session import CandidateFailed
+
+
+@dataclass
+class Leaf:
+    """One tensor of the expected output."""
+
+    oracle: torch.Tensor
+    dtype: torch.dtype
+    shape: torch.Size
+    reference: compare.Distance = field(default_factory=compare.Distance)
+    condition: compare.Distance = field(default_factory=compare.Distance)
+    excused: torch.Tensor | None = None
+    """The reference's own output, kept where it is not finite everywhere."""
+    chosen: oracle.Chosen | None = None
+    mismatch_allowed: float = 0.0
+    """For integers computed by rounding: the share of elements that may differ by one step."""
+
+    @property
+    def unit_out(self) -> float:
+        return compare.UNIT_ROUNDOFF.get(self.dtype, 0.0)
+
+    @property
+    def bound_rms(self) -> float:
+        return compare.bound(self.reference, self.condition, self.unit_out)
+
+
+@dataclass
+class Expectation:
+    """The expected structure and leaves for one draw; leaves of mutated inputs come after those of the output."""
+
+    description: Any
+    leaves: list[Leaf]
+    mutated: list[int]
+    """Numbers of the input tensors that the reference changes in place."""
+
+
+@dataclass
+class Finding:
+    """Comparison of one leaf on one repeat of a draw; all errors absolute rms."""
+
+    sound: bool
+    """No single element is far off, and NaN and infinity are where they should be."""
+    error: float
+    bound: float
+    value: float = 0.0
+    reference: float = 0.0
+    condition: float = 0.0
+    worst: str = ""
+
+
+def clone_nested(value: Any) -> Any:
+    """A copy of nested inputs, layout kept, so that a call may change its arguments."""
+    if isinstance(value, torch.Tensor):
+        copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+        return copy.copy_(value) if 0 not in value.stride() else value.clone()
+    if isinstance(value, list | tuple):
+        return type(value)(clone_nested(item) for item in value)
+    if isinstance(value, dict):
+        return {key: clone_nested(item) for key, item in value.items()}
+    return value
+
+
+def expect(model: torch.nn.Module, inputs: list[Any], unit_in: float) -> Expectation:
+    """Runs reference and oracle on one draw. `unit_in` is the roundoff that the precision policy permits."""
+    used = clone_nested(inputs)
+    result = model(*used)
+    description, outputs = structure.flatten(result)
+    _, before = structure.flatten(inputs)
+    _, after = structure.flatten(used)
+    mutated = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if not same_values(a, b)]
+    wide, chosen, wide_inputs = oracle.run(model, inputs)
+    _, exact = structure.flatten(wide)
+    nudged, _, nudged_inputs = oracle.run(model, _nudge(inputs, unit_in))
+    _, moved = structure.flatten(nudged)
+    if len(exact) != len(outputs):
+        raise RuntimeError("the oracle's output differs in structure from the reference's")
+    leaves = [_leaf(*group, chosen) for group in zip(outputs, exact, moved, strict=True)]
+    _, exact_inputs = structure.flatten(wide_inputs)
+    _, moved_inputs = structure.flatten(nudged_inputs)
+    leaves += [_leaf(after[i], exact_inputs[i], moved_inputs[i], chosen) for i in mutated]
+    return Expectation(description, leaves, mutated)
+
+
+def _leaf(output: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor, chosen: dict[int, oracle.Chosen]) -> Leaf:
+    leaf = Leaf(exact, output.dtype, output.shape)
+    if output.is_floating_point():
+        leaf.reference = compare.distance(output, exact)
+        leaf.condition = compare.distance(moved, exact)
+        if not bool(output.isfinite().all()):
+            leaf.excused = output
+    else:
+        leaf.chosen = chosen.get(exact.untyped_storage().data_ptr())
+        different = float((output != exact).double().mean()) if output.numel() else 0.0
+        shifted = float((moved != exact).double().mean()) if output.numel() else 0.0
+        leaf.mismatch_allowed = max(compare.REFERENCE_FACTOR * different, compare.CONDITION_FACTOR * shifted)
+    return leaf
+
+
+def _nudge(inputs: Any, unit: float) -> Any:
+    """Inputs moved by one rounding of the given precision, in float64."""
+    if isinstance(inputs, torch.Tensor):
+        if not inputs.is_floating_point():
+            return inputs
+        generator = torch.Generator(device=inputs.device).manual_seed(20)
+        noise = torch.rand(inputs.shape, dtype=torch.float32, device=inputs.device, generator=generator)
+        return inputs.double() * (1 + unit * (2 * noise - 1).double())
+    if isinstance(inputs, list | tuple):
+        return type(inputs)(_nudge(item, unit) for item in inputs)
+    if isinstance(inputs, dict):
+        return {key: _nudge(item, unit) for key, item in inputs.items()}
+    return inputs
+
+
+def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Bitwise equality of values, NaN equal to NaN."""
+    if left.is_floating_point():
+        width = {2: torch.int16, 4: torch.int32, 8: torch.int64}[left.element_size()]
+        return torch.equal(left.contiguous().view(width), right.contiguous().view(width))
+    return torch.equal(left, right)
+
+
+def check_leaf(actual: torch.Tensor, leaf: Leaf, slack_rms: float = 0.0) -> Finding:
+    """Compares one output with what is expected. `slack_rms` is added to the bound (absolute)."""
+    if actual.is_floating_point():
+        return _check_floating(actual, leaf, slack_rms)
+    return _check_integer(actual, leaf)
+
+
+def _check_floating(actual: torch.Tensor, leaf: Leaf, slack_rms: float) -> Finding:
+    bound = leaf.bound_rms + slack_rms
+    found = compare.distance(actual, leaf.oracle, bound, leaf.excused)
+    return Finding(
+        sound=found.excess == 0 and found.misplaced == 0,
+        error=found.rms_error,
+        bound=bound,
+        value=found.rms_value,
+        reference=leaf.reference.rms_error,
+        condition=leaf.condition.rms_error,
+        worst=_why(found),
+    )
+
+
+def pool(findings: list[Finding]) -> tuple[bool, Finding]:
+    """One verdict over the repeats of a draw: a scalar's error is luck, its rms over repeats is not."""
+
+    def rms(values: list[float]) -> float:
+        return (sum(v * v for v in values) / len(values)) ** 0.5
+
+    worst = max(findings, key=lambda f: (not f.sound, f.error / f.bound if f.bound else f.error))
+    pooled = Finding(
+        sound=all(f.sound for f in findings),
+        error=rms([f.error for f in findings]),
+        bound=rms([f.bound for f in findings]),
+        value=rms([f.value for f in findings]),
+        reference=rms([f.reference for f in findings]),
+        condition=rms([f.condition for f in findings]),
+        worst=worst.worst,
+    )
+    return pooled.sound and pooled.error <= pooled.bound, pooled
+
+
+def _why(found: compare.Distance) -> str:
+    if found.misplaced:
+        return f"{found.misplaced} elements are NaN or infinite where they should not be, or the reverse; {found.worst}"
+    if found.excess:
+        return f"{found.excess} elements are far off; worst {found.worst}"
+    return f"the error is spread over the output; worst {found.worst}"
+
+
+def _check_integer(actual: torch.Tensor, leaf: Leaf) -> Finding:
+    """Error and bound are shares of differing elements. An index is judged by the value that it points at."""
+    expected = leaf.oracle.to(actual.dtype)
+    share = float((actual != expected).double().mean()) if actual.numel() else 0.0
+    worst = f"{share:.2%} of the elements differ"
+    if share and leaf.chosen is not None:
+        got, wanted = leaf.chosen.at(actual.long()), leaf.chosen.at(expected.long())
+        near = (got - wanted).abs() <= 2.0**-22 * wanted.abs()
+        sound = bool((near | (got == wanted) | (got.isnan() & wanted.isnan())).all())
+        return Finding(sound, 0.0, 0.0, worst=worst)
+    one_step = actual.dtype == torch.bool or not share or int((actual.long() - expected.long()).abs().max()) <= 1
+    return Finding(one_step, share, leaf.mismatch_allowed, worst=worst)
+
+
+def check_layout(reply: dict[str, Any], expected: Expectation) -> None:
+    """Holds what the child says of its output against the expected structure. Raises CandidateFailed."""
+    specs, leaves = reply.get("specs"), expected.leaves[: len(expected.leaves) - len(expected.mutated)]
+    if not structure.same(reply.get("structure"), expected.description) or not isinstance(specs, list):
+        raise CandidateFailed(
+            Status.INCORRECT_STRUCTURE,
+            f"returns {_outline(reply.get('structure'))}, not {_outline(expected.description)}",
+        )
+    for number, (spec, leaf) in enumerate(zip(specs, leaves, strict=True)):
+        if spec.get("type") not in ("Tensor", "Parameter"):
+            raise CandidateFailed(Status.REWARD_HACK, f"output {number} is a {spec.get('type')}, not a plain tensor")
+        if list(spec["shape"]) != list(leaf.shape):
+            raise CandidateFailed(
+                Status.INCORRECT_SHAPE, f"output {number} has shape {list(spec['shape'])}, not {list(leaf.shape)}"
+            )
+        if spec["dtype"] != str(leaf.dtype).removeprefix("torch."):
+            raise CandidateFailed(
+                Status.INCORRECT_DTYPE,
+                f"output {number} is {spec['dtype']}, not {str(leaf.dtype).removeprefix('torch.')}",
+            )
+
+
+def _outline(description: Any) -> str:
+    """A short text for a structure, for messages."""
+    if not isinstance(description, dict):
+        return "nothing readable"
+    if "tensor" in description:
+        return "a tensor"
+    if "literal" in description:
+        return repr(description["literal"])
+    if "dict" in description:
+        return f"a dict of {len(description['dict'])}"
+    kind = "list" if "list" in description else "tuple"
+    return f"a {kind} of {len(description.get(kind, []))}"

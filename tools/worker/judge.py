@@ -1,0 +1,195 @@
+"""The judge: one trusted process a problem and GPU. It alone owns reference, inputs, expected values, clock, verdict.
+
+Speaks with the controller over its channel (`open`, `vet`, `baseline`, `evaluate`), and asks the fork server for a
+boxed process a candidate.
+"""
+
+import hashlib
+import os
+import socket
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...state.errors import InfraError, InvalidProblem
+from ...state.evaluation import Evaluation, Status
+from ...state.problem import Problem, Workload
+from ...state.timing import Baseline
+from .. import statistics, wire
+from ..fork_server import ForkServer
+from . import baselines, compare, draws, structure, vetting
+from .bench import Bench, Flush, OwnCalls
+from .expectation import Expectation, clone_nested, expect
+from .problem_module import ProblemModule
+
+_CACHED_EXPECTATION_SHARE = 0.25
+"""Share of the GPU's memory that expected values may keep between candidates."""
+
+
+class Judge:
+    """State of one judge process: the opened problem and everything that is reused over candidates."""
+
+    def __init__(self, server: ForkServer, params: dict[str, Any]) -> None:
+        self.server = server
+        self.params = params
+        self.device = torch.device(params["device"])
+        self.work_dir = Path(params["work_dir"])
+        # The same draws for baseline and every candidate of this run, and nobody else can know them.
+        self._run_key = os.urandom(16)
+        self._expectations: dict[tuple[Any, ...], Expectation] = {}
+        self._benches: dict[tuple[str, int], Bench] = {}
+        self._own: dict[tuple[str, str], OwnCalls] = {}
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+            torch.cuda.init()
+        self.flush = Flush(self.device)
+
+    def open(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Loads the problem and builds the reference under two sets of weights."""
+        self.problem = Problem.model_validate(body["problem"])
+        self.bounds: dict[str, dict[str, float]] = body["bounds"]
+        self.best_baseline: dict[str, str] = body.get("best_baseline", {})
+        self.flags = baselines.set_precision(self.problem.precision)
+        baselines.use_cache(self.work_dir / "inductor", int(self.params.get("compile_threads", 1)))
+        self.module = ProblemModule(Path(self.problem.path), self.problem.source)
+        self.init_description, _ = structure.flatten(self.module.init_arguments())
+        self.model_seed = draws.fresh_seed() % (1 << 31)
+        self.models = {kind: self.module.model(self.device, self.model_seed) for kind in ("timed", "random")}
+        draws.randomise_weights(self.models["random"], self.model_seed + 1)
+        self.unit_in = compare.POLICY_ROUNDOFF[self.problem.precision]
+        return {"flags": self.flags}
+
+    def seed(self, *what: Any) -> int:
+        """The seed of a draw: fixed for this run, unknown outside this process."""
+        text = repr(what).encode()
+        return int.from_bytes(hashlib.blake2b(text, key=self._run_key, digest_size=7).digest(), "little")
+
+    def workload(self, name: str) -> Workload:
+        return next(w for w in self.problem.workloads if w.name == name)
+
+    def inputs(self, workload: Workload, kind: str, number: int = 0) -> list[Any]:
+        """Inputs of one draw, on the device."""
+        rng_seed = self.seed(workload.name, kind, number)
+        return draws.draw(self.module, workload.arguments, kind, rng_seed, self.device)
+
+    def expectation(self, workload: Workload, kind: str, number: int, weights: str) -> Expectation:
+        """Expected values of one draw, kept between candidates while memory allows."""
+        key = (workload.name, kind, number, weights)
+        found = self._expectations.get(key)
+        if found is None:
+            found = expect(self.models[weights], self.inputs(workload, kind, number), self.unit_in)
+            if self._room_to_keep():
+                self._expectations[key] = found
+        return found
+
+    def _room_to_keep(self) -> bool:
+        kept = sum(leaf.oracle.nbytes for e in self._expectations.values() for leaf in e.leaves)
+        if self.device.type == "cuda":
+            total = torch.cuda.get_device_properties(self.device).total_memory
+            return kept < _CACHED_EXPECTATION_SHARE * total
+        return kept < 1 << 30
+
+    def bench(self, workload: Workload, expected: Expectation, sets: int = 1) -> Bench:
+        """Shared buffers of a workload, reused over candidates."""
+        key = (workload.name, sets)
+        if key not in self._benches:
+            leaves = expected.leaves[: len(expected.leaves) - len(expected.mutated)]
+            outputs = [torch.empty(leaf.shape, dtype=leaf.dtype, device="meta") for leaf in leaves]
+            self._benches[key] = Bench(self.inputs(workload, "problem", -1), outputs, self.device, sets)
+        return self._benches[key]
+
+    def own(self, name: str, workload: Workload) -> OwnCalls:
+        """A baseline's calls, warmed up on a workload (compiled if need be)."""
+        key = (name, workload.name)
+        if key not in self._own:
+            calls = OwnCalls(baselines.build(name, self.module, self.models["timed"]), self.device)
+            arguments = self.inputs(workload, "problem", -1)
+            baselines.first_call(calls.call, clone_nested(arguments))
+            calls.warm_up(arguments)
+            self._own[key] = calls
+        return self._own[key]
+
+    def baseline(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Times one baseline on one workload as candidates are timed: flushed, fresh inputs."""
+        name, workload = body["name"], self.workload(body["workload"])
+        try:
+            model_call = baselines.build(name, self.module, self.models["timed"])
+            arguments = self.inputs(workload, "problem", -1)
+            seconds = baselines.first_call(model_call, clone_nested(arguments))
+            calls = OwnCalls(model_call, self.device)
+            calls.warm_up(arguments, 10)
+        except InvalidProblem:
+            raise
+        except Exception as error:  # noqa: BLE001 - a baseline that does not build is a fact to show, not our fault
+            first_line = f"{type(error).__name__}: {error}".splitlines()[0]
+            return Baseline(name=name, workload=workload.name, ms=None, error=first_line[:300]).model_dump()
+        times = []
+        for number in range(int(body.get("samples", 50))):
+            values = self.inputs(workload, "problem", number)
+            self.flush()
+            times.append(calls.time(values)[1])
+        summary = statistics.sample([max(t, 1e-6) for t in times])
+        self._own[(name, workload.name)] = calls
+        return Baseline(
+            name=name,
+            workload=workload.name,
+            ms=summary.median_ms,
+            std_ms=summary.std_ms,
+            build_seconds=seconds,
+        ).model_dump()
+
+    def vet(self, _body: dict[str, Any]) -> dict[str, Any]:
+        """Refuses problems that cannot be judged; notes otherwise."""
+        return {"notes": vetting.vet(self)}
+
+    def evaluate(self, body: dict[str, Any]) -> dict[str, Any]:
+        """One candidate's verdict."""
+        from . import verdict
+
+        try:
+            found = verdict.judge_candidate(self, body)
+        except torch.OutOfMemoryError as error:
+            torch.cuda.empty_cache()
+            found = Evaluation(
+                candidate=body["candidate"],
+                problem=self.problem.id,
+                status=Status.RESOURCE,
+                tier=body["tier"],
+                message=f"the comparison does not fit in GPU memory (the harness's limit): {str(error)[:200]}",
+            )
+        return found.model_dump(mode="json")
+
+    def probe(self) -> None:
+        """Raises InfraError unless the GPU still computes."""
+        try:
+            x = torch.arange(1024, device=self.device)
+            if int(x.sum()) != 1024 * 1023 // 2:
+                raise InfraError("the GPU computes wrongly after a crash")
+        except RuntimeError as error:
+            raise InfraError(f"the GPU does not answer after a crash: {error}") from error
+
+
+def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) -> None:
+    """Entry point: answers the controller until it hangs up."""
+    try:
+        judge = Judge(ForkServer(server), params)
+    except Exception as error:  # noqa: BLE001 - the controller must learn why its judge does not start
+        wire.send(channel, {"fault": "infra", "text": f"no judge: {type(error).__name__}: {error}"})
+        return
+    wire.send(channel, {"ready": True})
+    handlers = {"open": judge.open, "vet": judge.vet, "baseline": judge.baseline, "evaluate": judge.evaluate}
+    while True:
+        try:
+            message = wire.receive(channel)
+        except wire.WireError:
+            return  # the controller is gone
+        try:
+            reply = handlers[message.body["op"]](message.body)
+        except InvalidProblem as error:
+            reply = {"fault": "problem", "text": str(error)}
+        except Exception as error:  # noqa: BLE001 - the worker boundary: our own fault, told as such
+            text = f"{type(error).__name__}: {error}"
+            reply = {"fault": "infra", "text": text, "trace": traceback.format_exc()[-4000:]}
+        wire.send(channel, reply)

@@ -1,0 +1,55 @@
+"""The few Linux calls that isolation needs and Python 3.11 does not wrap."""
+
+import ctypes
+import os
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+
+
+def unshare(flags: int) -> None:
+    """Moves this process into new namespaces. Raises OSError where the kernel does not grant them."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    """mount(2). Raises OSError."""
+    arguments = [source.encode(), target.encode(), kind.encode(), flags, data.encode()]
+    _check(_libc.mount(*arguments[:3], ctypes.c_ulong(flags), arguments[4]), f"mount {target}")
+
+
+def prctl_death_signal(signal_number: int) -> None:
+    """This process gets the signal when its parent dies."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl")
+
+
+def prctl_not_dumpable() -> None:
+    """Other processes of the same user can no longer read this one's memory or attach to it."""
+    _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
+
+
+def prctl_subreaper() -> None:
+    """Orphaned descendants become children of this process instead of escaping to init."""
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
+
+
+def prctl_no_new_privileges() -> None:
+    """No setuid binary can raise privileges from here on."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")

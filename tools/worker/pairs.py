@@ -1,0 +1,136 @@
+"""Timing by pairs: candidate and baseline in alternation (ABBA), fresh inputs a pair, every output checked."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ...state.evaluation import Status
+from ...state.problem import TensorSpec
+from . import structure
+from .bench import Bench, Flush, OwnCalls, lead_for
+from .expectation import Expectation, check_layout, clone_nested, same_values
+from .session import CandidateFailed, Session
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many calls and under which limits."""
+
+    pairs: int = 50
+    warm_ups: int = 10
+    deadline_s: float = 30.0
+    instance: str = "timed"
+
+
+@dataclass
+class Pairs:
+    """What the calls gave, in ms, one entry a pair."""
+
+    candidate_ms: list[float] = field(default_factory=list)
+    baseline_ms: list[float] = field(default_factory=list)
+    wall_ms: list[float] = field(default_factory=list)
+    host_ms: list[float] = field(default_factory=list)
+    first_call_ms: float = 0.0
+    lead_ms: float = 0.0
+
+
+@dataclass
+class Duel:
+    """The two sides of a measurement on one workload, and how to judge what the candidate delivers."""
+
+    session: Session
+    bench: Bench
+    own: OwnCalls
+    expected: Expectation
+    draw: Callable[[int], list[Any]]
+    """Fresh inputs of pair number i."""
+    verify: Callable[[int, list[Any], list[torch.Tensor], list[torch.Tensor]], None]
+    """Given pair, inputs, delivered outputs and the baseline's: raises CandidateFailed if they disagree."""
+    flush: Flush
+
+
+def call_candidate(duel: Duel, plan: Plan, lead_ms: float) -> tuple[dict[str, Any], float]:
+    """One lock-step call: the reply (layout checked) and the judge's own wall time in ms."""
+    started = time.perf_counter()
+    reply = duel.session.ask("call", plan.deadline_s, instance=plan.instance, lead_ms=lead_ms)
+    wall_ms = (time.perf_counter() - started) * 1e3
+    check_layout(reply, duel.expected)
+    return reply, wall_ms
+
+
+def run_pairs(duel: Duel, plan: Plan) -> Pairs:
+    """Warm-ups, then timed pairs. Raises CandidateFailed as soon as any output is wrong."""
+    found = Pairs()
+    duel.bench.write(duel.draw(-1))
+    reply, _ = call_candidate(duel, plan, 0.0)
+    found.first_call_ms = float(reply["total_ms"])
+    host = []
+    for _ in range(plan.warm_ups - 1):
+        duel.bench.poison()
+        if duel.expected.mutated:
+            duel.bench.write(duel.draw(-1))
+        reply, _ = call_candidate(duel, plan, 0.0)
+        host.append(float(reply["host_ms"]))
+    found.lead_ms = lead_for(min(host)) if host else 0.0
+    for number in range(plan.pairs):
+        _one_pair(duel, plan, found, number)
+    return found
+
+
+def _one_pair(duel: Duel, plan: Plan, found: Pairs, number: int) -> None:
+    inputs = duel.draw(number)
+    candidate_first = number % 2 == 1
+    if not candidate_first:
+        baseline_output = _time_baseline(duel, inputs, found)
+    duel.bench.write(inputs)
+    duel.flush()
+    reply, wall_ms = call_candidate(duel, plan, found.lead_ms)
+    found.candidate_ms.append(max(float(reply["ms"]), 1e-6))
+    found.wall_ms.append(wall_ms)
+    found.host_ms.append(float(reply["host_ms"]))
+    delivered = duel.bench.output_tensors()
+    _hold_inputs(duel, inputs)
+    if candidate_first:
+        # The delivered outputs stay in the judge's buffer while the baseline runs: nobody else writes it now.
+        baseline_output = _time_baseline(duel, inputs, found)
+    duel.verify(number, inputs, delivered, baseline_output)
+
+
+def _time_baseline(duel: Duel, inputs: list[Any], found: Pairs) -> list[torch.Tensor]:
+    """The baseline on the same values, from the judge's own memory."""
+    arguments = clone_nested(inputs) if duel.expected.mutated else inputs
+    duel.flush()
+    result, milliseconds = duel.own.time(arguments)
+    found.baseline_ms.append(max(milliseconds, 1e-6))
+    _, tensors = structure.flatten(result)
+    _, after = structure.flatten(arguments)
+    return tensors + [after[i] for i in duel.expected.mutated]
+
+
+def _hold_inputs(duel: Duel, inputs: list[Any]) -> None:
+    """Inputs must be as written, but for those that the reference itself changes."""
+    _, written = structure.flatten(inputs)
+    for number, (value, now) in enumerate(zip(written, duel.bench.input_tensors(), strict=True)):
+        if number not in duel.expected.mutated and not same_values(value, now):
+            raise CandidateFailed(
+                Status.CONTRACT_ERROR, f"changes its input {number}, which the reference leaves alone"
+            )
+
+
+def delivered_leaves(duel: Duel) -> list[torch.Tensor]:
+    """The candidate's outputs followed by the inputs that it was expected to change."""
+    inputs = duel.bench.input_tensors()
+    return duel.bench.output_tensors() + [inputs[i] for i in duel.expected.mutated]
+
+
+def layout_of(tensors: list[torch.Tensor]) -> list[TensorSpec]:
+    """Contiguous layouts of the tensors' shapes."""
+    return [
+        TensorSpec(
+            shape=tuple(t.shape), dtype=str(t.dtype).removeprefix("torch."), strides=tuple(t.contiguous().stride())
+        )
+        for t in tensors
+    ]

@@ -1,0 +1,162 @@
+"""The user's problem file as a module, and what it declares. Imported only in workers."""
+
+import hashlib
+import inspect
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...state.errors import InvalidProblem
+from ...state.problem import Problem, Target, TensorSpec, Workload
+from . import buffers, structure
+
+_DTYPES = {"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"}
+_PRECISIONS = ("reference", "strict-fp32", "tf32", "bf16")
+
+
+class ProblemModule:
+    """A loaded problem file. Every fault of the file raises InvalidProblem naming it."""
+
+    def __init__(self, path: Path, source: str) -> None:
+        self.path = path
+        self.source = source
+        self.module = _execute(path, source)
+        for name in ("Model", "get_inputs", "get_init_inputs"):
+            if not callable(getattr(self.module, name, None)):
+                if name == "get_init_inputs":
+                    self.module.get_init_inputs = list
+                    continue
+                kind = "class" if name == "Model" else "function"
+                raise self.fault(f"defines no {kind} {name}")
+
+    def fault(self, text: str) -> InvalidProblem:
+        return InvalidProblem(f"{self.path}: {text}")
+
+    def init_arguments(self) -> list[Any]:
+        """Arguments of the constructor. Tensors among them are not supported."""
+        try:
+            arguments = list(self.module.get_init_inputs())
+            _, tensors = structure.flatten(arguments)
+        except structure.UnsupportedLeaf as error:
+            raise self.fault(f"get_init_inputs: {error}") from error
+        except Exception as error:
+            raise self.fault(f"get_init_inputs raises {type(error).__name__}: {error}") from error
+        if tensors:
+            raise self.fault("get_init_inputs gives tensors; give numbers and build them in the constructor")
+        return arguments
+
+    def model(self, device: torch.device, rng_seed: int) -> torch.nn.Module:
+        """A reference instance, built under a seed on a device."""
+        arguments = self.init_arguments()
+        torch.manual_seed(rng_seed)
+        try:
+            with torch.device(device):
+                model = self.module.Model(*arguments)
+        except Exception as error:
+            raise self.fault(f"Model(...) raises {type(error).__name__}: {error}") from error
+        if not isinstance(model, torch.nn.Module):
+            raise self.fault("Model is no torch.nn.Module")
+        return model.to(device)
+
+    def inputs(self, arguments: dict[str, Any], device: torch.device, rng_seed: int | None = None) -> list[Any]:
+        """`get_inputs(**arguments)` on a device, under a seed where one is given."""
+        if rng_seed is not None:
+            torch.manual_seed(rng_seed)
+        try:
+            with torch.device(device):
+                made = self.module.get_inputs(**arguments)
+        except Exception as error:
+            raise self.fault(f"get_inputs raises {type(error).__name__}: {error}") from error
+        if isinstance(made, torch.Tensor) or not hasattr(made, "__iter__") or isinstance(made, dict):
+            raise self.fault("get_inputs must return a list of forward's arguments")
+        # A generator would be spent after one pass; a list can be walked again.
+        values = list(made)
+        if not values:
+            raise self.fault("get_inputs returns nothing")
+        return [_moved(value, device) for value in values]
+
+    def describe(self) -> Problem:
+        """What the file declares, with the inputs' layouts. Runs get_inputs on the meta device only."""
+        source_workloads = getattr(self.module, "workloads", None) or {}
+        if not isinstance(source_workloads, dict):
+            raise self.fault("workloads must be a dict: name -> keyword arguments of get_inputs")
+        named = {"default": {}, **source_workloads}
+        workloads = tuple(self._workload(str(name), arguments) for name, arguments in named.items())
+        precision = getattr(self.module, "precision", "reference")
+        if precision not in _PRECISIONS:
+            raise self.fault(f"precision is {precision!r}; one of {', '.join(_PRECISIONS)}")
+        target = getattr(self.module, "target", None)
+        baselines = getattr(self.module, "baselines", None) or {}
+        return Problem(
+            name=self.path.stem,
+            path=str(self.path),
+            source=self.source,
+            workloads=workloads,
+            ranges={str(k): (int(v[0]), int(v[1])) for k, v in (getattr(self.module, "ranges", None) or {}).items()},
+            init_arguments=structure.flatten(self.init_arguments())[0],
+            precision=precision,
+            target=Target.model_validate(target) if target else None,
+            baselines=tuple(baselines),
+        )
+
+    def _workload(self, name: str, arguments: dict[str, Any]) -> Workload:
+        accepted = inspect.signature(self.module.get_inputs).parameters
+        unknown = [key for key in arguments if key not in accepted]
+        if unknown:
+            raise self.fault(f"workload {name!r} passes {unknown[0]!r}, which get_inputs does not take")
+        values = self.inputs(arguments, torch.device("meta"))
+        try:
+            _, tensors = structure.flatten(values)
+        except structure.UnsupportedLeaf as error:
+            raise self.fault(f"get_inputs: {error}") from error
+        specs = [buffers.spec_of(tensor) for tensor in tensors]
+        for spec in specs:
+            if spec.dtype not in _DTYPES:
+                raise self.fault(f"get_inputs: dtype {spec.dtype} is not supported")
+        return Workload(
+            name=name,
+            arguments=arguments,
+            inputs=tuple(_input_entry(value) for value in values),
+            input_bytes=sum(buffers.storage_bytes(spec) for spec in specs),
+        )
+
+
+def _input_entry(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return buffers.spec_of(value).model_dump()
+    description, _ = structure.flatten(value)
+    return description.get("literal", description)
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    """Tensors that a file makes on the CPU by hand go to the device, layout kept."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(device)
+    if isinstance(value, list | tuple):
+        return type(value)(_moved(item, device) for item in value)
+    if isinstance(value, dict):
+        return {key: _moved(item, device) for key, item in value.items()}
+    return value
+
+
+def _execute(path: Path, source: str) -> types.ModuleType:
+    name = f"problem_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)
+    except SyntaxError as error:
+        raise InvalidProblem(f"{path}: line {error.lineno}: {error.msg}") from error
+    except Exception as error:
+        raise InvalidProblem(f"{path}: importing it raises {type(error).__name__}: {error}") from error
+    return module
+
+
+def layouts(values: Any) -> tuple[Any, list[TensorSpec]]:
+    """Description and layouts of nested values."""
+    description, tensors = structure.flatten(values)
+    return description, [buffers.spec_of(tensor) for tensor in tensors]

@@ -1,0 +1,110 @@
+"""What a forked worker can be, and what the server imports so that forking is all it costs."""
+
+import importlib
+import os
+import platform
+import socket
+from typing import Any
+
+
+def preload() -> None:
+    """Imports everything that workers need. Opens no GPU and runs no tensor operation."""
+    import torch
+    import triton
+    import triton.language
+    from triton.runtime import cache as triton_cache
+
+    _optional("cupy")
+    _optional("cuda.bindings.driver")
+    _optional("torch._subclasses.fake_tensor")
+    _optional("torch.utils._python_dispatch")
+    _optional("triton.language.extra.libdevice")
+    _optional("torch.export")
+    _optional("torch._dynamo")
+    _optional("torch._inductor.compile_fx")
+    for module in ("baselines", "child", "device_probe", "judge", "lowering", "problem_worker", "verdict"):
+        importlib.import_module(f"{__package__}.{module}")
+    if hasattr(triton_cache, "triton_key"):
+        triton_cache.triton_key()  # hashes the compiler's files: a quarter second, paid once here
+    elif hasattr(triton.runtime, "jit") and hasattr(triton.runtime.jit, "triton_key"):
+        triton.runtime.jit.triton_key()
+    if torch.version.cuda is not None and os.environ.get("TRITON_INTERPRET") != "1":
+        _load_triton_driver()
+    torch.set_grad_enabled(False)
+
+
+def _load_triton_driver() -> None:
+    """Triton's C glue, compiled at first use and then kept in this process: a second saved in every fork."""
+    try:
+        from triton.backends.nvidia.driver import CudaUtils
+
+        CudaUtils()
+    except (ImportError, OSError, RuntimeError):
+        return  # no driver library on this machine
+
+
+def versions() -> dict[str, Any]:
+    """Versions of what is installed, for the device sheet."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", "triton", "cupy"):
+        module = _optional(name)
+        if module is not None:
+            found[name] = str(module.__version__)
+    return {"versions": found, "interpreted": os.environ.get("TRITON_INTERPRET") == "1"}
+
+
+def run(role: str, channel: socket.socket, params: dict[str, Any], server: socket.socket) -> None:
+    """Runs a trusted role until its channel closes."""
+    _settle()
+    if role == "judge":
+        from . import judge
+
+        judge.main(channel, server, params)
+    elif role == "problem":
+        from . import problem_worker
+
+        problem_worker.main(channel, params)
+    elif role == "device":
+        from . import device_probe
+
+        device_probe.main(channel, params)
+    else:
+        raise ValueError(f"unknown role {role!r}")
+
+
+def run_boxed(role: str, channel: socket.socket, params: dict[str, Any], notes: list[str]) -> None:
+    """Runs a role that loads hostile code."""
+    _settle()
+    if role == "candidate":
+        from . import child
+
+        child.main(channel, params, notes)
+    elif role == "compile":
+        from . import compiler
+
+        compiler.main(channel, params)
+    else:
+        raise ValueError(f"unknown role {role!r}")
+
+
+def _settle() -> None:
+    import torch
+
+    cache = _optional("cupy.cuda._compiler_cache")
+    folder = os.environ.get("CUPY_CACHE_DIR")
+    if cache is not None and folder:
+        # CuPy picked its cache folder when the server imported it.
+        from cupy.cuda import compiler
+
+        compiler._set_kernel_cache_backend(cache.DiskKernelCacheBackend(folder))
+
+    # The parent's OpenMP pool does not survive a fork: a second thread would wait for it for ever.
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+
+
+def _optional(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None

@@ -1,0 +1,179 @@
+"""Puts the calling process, a fresh fork, into a box before hostile code loads.
+
+Layers, each reported when it is not to be had: own user, pid, mount, network and ipc namespaces; an unprivileged user
+id; an empty home, temporary folder and run store, with only the interpreter and the candidate's own scratch folder
+readable; resource limits; an environment of a few known variables. docs/security.md says what this does not cover.
+"""
+
+import os
+import resource
+import signal
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from ...state.base import Record
+from . import linux
+
+NOBODY = 65534
+_OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm")
+_KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TRITON_INTERPRET")
+
+
+class Box(Record):
+    """What one boxed process may see and use."""
+
+    scratch: str
+    """The one folder that it can write, also its working directory and HOME."""
+    hidden: tuple[str, ...] = ()
+    """Folders that look empty from inside (run store, work folder, the problem's folder)."""
+    readable: tuple[str, ...] = ()
+    """Folders shown again, read-only, though they lie under a hidden or unreadable one."""
+    max_file_bytes: int = 256 << 20
+    max_open_files: int = 512
+    max_processes: int = 512
+    namespaces: bool = True
+    """False leaves them out, for machines that refuse them half-way."""
+
+
+def interpreter_folders() -> list[str]:
+    """Folders that Python needs for imports after the fork."""
+    paths = {sys.prefix, sys.base_prefix, *(p for p in sys.path if p and Path(p).is_dir())}
+    paths.update(p for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")) if p)
+    ordered = sorted(str(Path(p).resolve()) for p in paths)
+    kept: list[str] = []
+    for path in ordered:
+        if not any(path == k or path.startswith(k + "/") for k in kept):
+            kept.append(path)
+    return kept
+
+
+def clean_environment(box: Box) -> dict[str, str]:
+    """The whole environment of a boxed process: no secrets, private caches."""
+    environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+    environment.update(
+        HOME=box.scratch,
+        TMPDIR=box.scratch,
+        TRITON_CACHE_DIR=f"{box.scratch}/triton",
+        CUPY_CACHE_DIR=f"{box.scratch}/cupy",
+        TORCHINDUCTOR_CACHE_DIR=f"{box.scratch}/inductor",
+        TORCH_EXTENSIONS_DIR=f"{box.scratch}/extensions",
+        CUDA_CACHE_PATH=f"{box.scratch}/nv",
+        TRITON_DEFAULT_FP_FUSION="1",
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    return environment
+
+
+def close_inherited(keep: set[int]) -> None:
+    """Closes every descriptor but 0, 1, 2 and those to keep; 0 to 2 become /dev/null."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - descriptors, not files
+        descriptor = int(name)
+        if descriptor > 2 and descriptor not in keep:
+            try:
+                os.close(descriptor)
+            except OSError:
+                continue  # the listing's own descriptor
+
+
+def unshare_namespaces(box: Box) -> str:
+    """First half, before the second fork. Returns what is missing, empty if nothing."""
+    if not box.namespaces:
+        return "namespaces: switched off"
+    flags = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
+    try:
+        if os.geteuid() == 0:
+            linux.unshare(flags)
+        else:
+            uid, gid = os.getuid(), os.getgid()
+            linux.unshare(flags | linux.CLONE_NEWUSER)
+            # Root inside for the mounts; enter() drops it. Outside it stays the same unprivileged user.
+            Path("/proc/self/setgroups").write_text("deny")
+            Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+            Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    except OSError as error:
+        return f"namespaces: {error}"
+    return ""
+
+
+def enter(box: Box, namespaced: bool) -> list[str]:
+    """Second half, in the process that will run hostile code. Returns notes on layers that are not in force."""
+    notes = []
+    os.umask(0o022)
+    if namespaced:
+        try:
+            _mount_view(box)
+        except OSError as error:
+            notes.append(f"mount view: {error}")
+    os.umask(0o077)
+    os.chdir(box.scratch)
+    environment = clean_environment(box)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = box.scratch  # the server may have settled on /tmp already
+    _limit(box)
+    notes.extend(_drop_privileges(box))
+    linux.prctl_no_new_privileges()
+    linux.prctl_death_signal(signal.SIGKILL)
+    return notes
+
+
+def _mount_view(box: Box) -> None:
+    """Own /proc; hidden folders empty; the interpreter and the scratch folder shown again."""
+    linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+    shown = [(p, True) for p in (*interpreter_folders(), *box.readable) if Path(p).exists()] + [(box.scratch, False)]
+    handles = [(p, os.open(p, os.O_PATH | os.O_DIRECTORY), ro) for p, ro in shown]
+    covers = _outermost(
+        [p for p in (*box.hidden, "/tmp", "/var/tmp", "/root", "/home", "/dev/shm") if Path(p).is_dir()]
+    )
+    for cover in covers:
+        linux.mount("tmpfs", cover, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, f"size=256m,mode={1777 if cover in _OPEN_TO_ALL else 755}")
+    for path, handle, read_only in handles:
+        if any(path == c or path.startswith(c + "/") for c in covers):
+            Path(path).mkdir(parents=True, exist_ok=True, mode=0o755)
+            linux.mount(f"/proc/self/fd/{handle}", path, "", linux.MS_BIND | linux.MS_REC)
+            if read_only:
+                linux.mount("none", path, "", linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY)
+        os.close(handle)
+
+
+def _outermost(paths: list[str]) -> list[str]:
+    ordered = sorted({str(Path(p).resolve()) for p in paths}, key=len)
+    kept: list[str] = []
+    for path in ordered:
+        if not any(path == k or path.startswith(k + "/") for k in kept):
+            kept.append(path)
+    return kept
+
+
+def _limit(box: Box) -> None:
+    """Limits that CUDA survives: not RLIMIT_AS, which it does not. Memory is watched by the warden instead."""
+    for what, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, box.max_file_bytes),
+        (resource.RLIMIT_NOFILE, box.max_open_files),
+    ):
+        hard = resource.getrlimit(what)[1]
+        bounded = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(what, (bounded, bounded))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
+def _drop_privileges(box: Box) -> list[str]:
+    if os.geteuid() != 0:
+        return ["user: no privileges to drop"]
+    inside_user_namespace = "0 0 4294967295" not in " ".join(Path("/proc/self/uid_map").read_text().split())
+    if inside_user_namespace:
+        return ["user: same user as the harness, in a user namespace"]
+    for folder in (box.scratch, *(str(p) for p in Path(box.scratch).rglob("*"))):
+        os.chown(folder, NOBODY, NOBODY)
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    resource.setrlimit(resource.RLIMIT_NPROC, (box.max_processes, box.max_processes))
+    return []

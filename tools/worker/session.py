@@ -1,0 +1,109 @@
+"""The judge's handle on one candidate's process: every exchange has a deadline, every failure becomes a status."""
+
+import shutil
+import socket
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...state.evaluation import Check, Status
+from .. import wire
+from ..fork_server import ForkServer, Spawn, close_all
+
+_KINDS = {"resource": Status.RESOURCE, "compile": Status.COMPILE_ERROR}
+
+
+class CandidateFailed(Exception):
+    """The candidate is to blame: a status, the line that says why, and the failed comparison if there was one."""
+
+    def __init__(self, status: Status, message: str, check: Check | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.check = check
+
+
+class Session:
+    """One boxed process with the candidate loaded. Use as a context manager: leaving it ends the process."""
+
+    def __init__(self, server: ForkServer, request: Spawn) -> None:
+        self._server = server
+        self._request = request
+        self._pid = 0
+        self._channel: socket.socket | None = None
+        self._next_id = 0
+        self.notes: list[str] = []
+        self.crashed = False
+        """Whether it ended on its own or by force: then the GPU is probed before the next candidate."""
+
+    def __enter__(self) -> "Session":
+        self._pid, self._channel = self._server.spawn(self._request)
+        hello = self._receive(30.0, "starting")
+        self.notes = [str(note) for note in hello.get("notes", [])][:16]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def end(self) -> dict[str, Any]:
+        """Ends the process and removes its scratch folder."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        ending = self._server.kill(self._pid)
+        if self._request.box is not None:
+            shutil.rmtree(Path(self._request.box["scratch"]), ignore_errors=True)
+        return ending
+
+    def ask(self, op: str, deadline_s: float, fds: list[int] | None = None, **fields: Any) -> dict[str, Any]:
+        """One request and its answer. Raises CandidateFailed. `fds` are closed once sent."""
+        self._next_id += 1
+        channel = self._channel
+        if channel is None:
+            raise CandidateFailed(Status.RUNTIME_ERROR, "the process has ended")
+        try:
+            channel.settimeout(deadline_s)
+            wire.send(channel, {"op": op, "id": self._next_id, **fields}, fds)
+        except wire.WireError as error:
+            raise self._ended(op) from error
+        finally:
+            close_all(fds or [])
+        reply = self._receive(deadline_s, op)
+        if reply.get("id") != self._next_id:
+            raise CandidateFailed(Status.REWARD_HACK, f"answered {op} with another call's number")
+        if "error" in reply:
+            status = _KINDS.get(str(reply.get("kind")), Status.RUNTIME_ERROR)
+            self.crashed = True
+            raise CandidateFailed(status, str(reply["error"])[:6000])
+        return reply
+
+    def _receive(self, deadline_s: float, op: str) -> dict[str, Any]:
+        channel = self._channel
+        if channel is None:
+            raise CandidateFailed(Status.RUNTIME_ERROR, "the process has ended")
+        try:
+            message = wire.receive(channel, deadline_s, max_bytes=1 << 20)
+        except wire.WireTimeout as error:
+            self.crashed = True
+            raise CandidateFailed(Status.TIMEOUT, f"{op} did not end within {deadline_s:.0f} s") from error
+        except wire.WireError as error:
+            raise self._ended(op) from error
+        close_all(message.fds)
+        return message.body
+
+    def _ended(self, op: str) -> CandidateFailed:
+        """The process is gone: asks the server how."""
+        self.crashed = True
+        deadline = time.monotonic() + 2.0
+        ending = self._server.status(self._pid)
+        while ending.get("running") and time.monotonic() < deadline:
+            time.sleep(0.01)
+            ending = self._server.status(self._pid)
+        if ending.get("reason") == "memory":
+            return CandidateFailed(Status.RESOURCE, f"used more host memory than allowed during {op}")
+        if ending.get("signal"):
+            return CandidateFailed(Status.RUNTIME_ERROR, f"died of signal {ending['signal']} during {op}")
+        return CandidateFailed(Status.RUNTIME_ERROR, f"ended its process (exit code {ending.get('code')}) during {op}")

@@ -1,0 +1,51 @@
+"""Whether a problem can be judged at all."""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from . import structure
+from .expectation import clone_nested, same_values
+
+if TYPE_CHECKING:
+    from .judge import Judge
+
+
+def vet(judge: "Judge") -> list[str]:
+    """Raises InvalidProblem for references that are random, NaN-only or constant; returns notes."""
+    workload = judge.problem.smallest if judge.device.type == "cpu" else judge.problem.primary
+    model, fault = judge.models["timed"], judge.module.fault
+    first, second = (judge.inputs(workload, "problem", n) for n in (0, 1))
+    before = _generator_states(judge.device)
+    try:
+        output = model(*clone_nested(first))
+    except Exception as error:
+        raise fault(f"forward raises {type(error).__name__}: {str(error).splitlines()[0]}") from error
+    if any(not torch.equal(a, b) for a, b in zip(before, _generator_states(judge.device), strict=True)):
+        raise fault("the reference draws random numbers; a random reference cannot be judged")
+    try:
+        description, tensors = structure.flatten(output)
+    except structure.UnsupportedLeaf as error:
+        raise fault(f"forward returns {error}") from error
+    if not tensors:
+        raise fault("forward returns no tensor")
+    floating = [t for t in tensors if t.is_floating_point()]
+    if floating and all(bool(t.isnan().all()) for t in floating if t.numel()):
+        raise fault("the reference's output is NaN everywhere")
+    again_description, again = structure.flatten(model(*clone_nested(first)))
+    if not structure.same(description, again_description):
+        raise fault("the reference gives another structure on the same inputs")
+    notes = []
+    if not all(same_values(a, b) for a, b in zip(tensors, again, strict=True)):
+        notes.append("the reference is not bitwise reproducible on the same inputs")
+    _, other = structure.flatten(model(*clone_nested(second)))
+    if all(a.shape == b.shape and same_values(a, b) for a, b in zip(tensors, other, strict=True)):
+        raise fault("the reference's output is constant: it does not depend on its inputs")
+    return notes
+
+
+def _generator_states(device: torch.device) -> list[torch.Tensor]:
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return states

@@ -1,0 +1,106 @@
+"""The warden: a tiny process between the fork server and one boxed process. It watches memory and cleans up.
+
+The boxed process is pid 1 of its own pid namespace where there is one, so its death ends everything that it started;
+elsewhere the warden is the subreaper of all its descendants and kills them one by one.
+"""
+
+import json
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from . import linux, sandbox
+
+_POLL_S = 0.05
+_PAGE_BYTES = resource.getpagesize()
+
+
+def guard(box: sandbox.Box, max_memory_bytes: int, report_fd: int, body: Callable[[list[str]], None]) -> None:
+    """Runs `body(notes)` boxed in a new process, watches it, writes how it ended to `report_fd`, never returns."""
+    os.setsid()
+    stop = {"asked": False}
+    signal.signal(signal.SIGTERM, lambda *_: stop.update(asked=True))
+    linux.prctl_subreaper()
+    linux.prctl_death_signal(signal.SIGKILL)
+    missing = sandbox.unshare_namespaces(box)
+    boxed = os.fork()
+    if boxed == 0:
+        _run_boxed(box, missing, body)
+    reason = _watch(boxed, max_memory_bytes, stop, namespaced=not missing)
+    os.write(report_fd, json.dumps(reason).encode())
+    os._exit(0)
+
+
+def _run_boxed(box: sandbox.Box, missing: str, body: Callable[[list[str]], None]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        notes = sandbox.enter(box, namespaced=not missing)
+        body([missing, *notes] if missing else notes)
+    finally:
+        # No clean-up of the parent's objects (locks, atexit hooks) in a fork.
+        os._exit(0)
+
+
+def _watch(boxed: int, max_memory_bytes: int, stop: dict[str, bool], namespaced: bool) -> dict[str, object]:
+    why = "exit"
+    status = None
+    while status is None:
+        pid, found = os.waitpid(boxed, os.WNOHANG)
+        if pid:
+            status = found
+        elif stop["asked"] or why == "memory":
+            why = why if why == "memory" else "killed"
+            os.kill(boxed, signal.SIGKILL)
+            _, status = os.waitpid(boxed, 0)
+        elif _memory_bytes(boxed, namespaced) > max_memory_bytes:
+            why = "memory"
+        else:
+            time.sleep(_POLL_S)
+    _end_orphans()
+    return {
+        "reason": why,
+        "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+    }
+
+
+def _end_orphans() -> None:
+    """Kills and reaps every child left, orphans included. Bounded: each death may hand over new orphans."""
+    for _ in range(1000):
+        for name in Path("/proc/self/task").iterdir():
+            for child in (name / "children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _memory_bytes(boxed: int, namespaced: bool) -> int:
+    """Anonymous and shared memory of everything in the box. In its namespace /proc shows only the box."""
+    members = [p.name for p in Path("/proc").iterdir() if p.name.isdigit()] if namespaced else _descendants(boxed)
+    return sum(_own_bytes(pid) for pid in members)
+
+
+def _own_bytes(pid: str) -> int:
+    try:
+        resident, shared = (int(x) for x in Path(f"/proc/{pid}/statm").read_text().split()[1:3])
+    except (OSError, ValueError):
+        return 0  # it ended between listing and reading
+    return (resident - shared) * _PAGE_BYTES
+
+
+def _descendants(pid: int) -> list[str]:
+    found, queue = [], [str(pid)]
+    while queue:
+        current = queue.pop()
+        found.append(current)
+        try:
+            for task in Path(f"/proc/{current}/task").iterdir():
+                queue.extend((task / "children").read_text().split())
+        except OSError:
+            continue  # ended meanwhile
+    return found
