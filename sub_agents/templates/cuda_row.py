@@ -1,0 +1,176 @@
+"""What the row kernels share: rows are the kept axes, columns the reduced ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...state.program import LoopProgram
+from ...state.sizes import Size, product, value
+from ..slots import Setting
+from .cuda_access import LOADS, STORES, address, fetch_text, output_lines, put_text, vector_of
+from .cuda_choices import text
+from .cuda_expression import read
+from .cuda_names import identifier
+from .cuda_partial import accumulate, results
+from .cuda_passes import Flow, Pass
+from .cuda_render import index_type, parameters
+from .cuda_space import Access, Walk, space_of, walk
+from .cuda_types import BYTES, STORAGE, size_text
+
+ROWS, COLUMNS = "rows", "columns"
+
+
+def row_flow(program: LoopProgram, fast_math: bool, merging: bool) -> Flow:
+    """The program as passes over its reduced axes."""
+    axes = range(len(program.space))
+    groups = {ROWS: [a for a in axes if not program.reduced[a]], COLUMNS: [a for a in axes if program.reduced[a]]}
+    return Flow(program, space_of(program, groups), (COLUMNS,), fast_math, merging)
+
+
+def extents(program: LoopProgram, hints: dict[str, int]) -> tuple[int, int]:
+    """Number of rows and of columns."""
+    flags = list(zip(program.space, program.reduced, strict=True))
+    rows = value(product(size for size, reduced in flags if not reduced), hints)
+    return rows, value(product(size for size, reduced in flags if reduced), hints)
+
+
+def columns_contiguous(program: LoopProgram) -> bool:
+    """Whether the largest streamed operand runs along the last reduced axis with stride 1 (or nothing does)."""
+    space = row_flow(program, False, False).space
+    streamed = [load for load in space.loads if not load.constant(COLUMNS)]
+    return not streamed or any(load.last(COLUMNS) == 1 for load in streamed)
+
+
+@dataclass(frozen=True)
+class RowText:
+    """Pieces of kernel text for one row program. Names: `row`, `col` (flat), `j` (element of a vector)."""
+
+    flow: Flow
+    setting: Setting
+
+    @property
+    def program(self) -> LoopProgram:
+        return self.flow.program
+
+    @cached_property
+    def rows(self) -> Walk:
+        return walk(self.flow.space, ROWS, "row")
+
+    @cached_property
+    def columns(self) -> Walk:
+        return walk(self.flow.space, COLUMNS, "col")
+
+    def context(self) -> dict[str, object]:
+        """What every row kernel's file needs."""
+        return {
+            "index_type": index_type(self.program),
+            "name": identifier(self.program.name),
+            "partials": [self.flow.partial(each) for each in self.flow.passes if each.reductions],
+            "parameters": parameters(self.program, self.flow.space),
+            "total_rows": size_text(self.flow.space.total(ROWS)),
+            "columns": size_text(self.flow.space.total(COLUMNS)),
+            "row_lines": self.row_lines(),
+            "column_lines": self.columns.lines,
+            "prologue": self.flow.row_statements(0),
+            "row_stores": [
+                f"{address_of(store, self.rows)} = {self.flow.printer.stored(store.name, store.dtype)};"
+                for store in self.flow.row_stores
+            ],
+        }
+
+    def row_lines(self) -> list[str]:
+        """Coordinates of the row, a pointer to each streamed operand's row, and what is loaded once a row."""
+        lines = list(self.rows.lines)
+        for load in self.flow.space.loads:
+            name, place = self.flow.printer.name(load.name), self._row_offset(load)
+            if load.name in self.flow.elements:
+                lines.append(f"const {STORAGE[load.dtype]}* {name}_row = {load.pointer}{place};")
+            else:
+                lines.append(f"const auto {name} = {read(load.dtype, f'*({load.pointer}{place})')};")
+        for store in self.flow.point_stores:
+            target = f"{identifier(store.value)}_row"
+            lines.append(f"{STORAGE[store.dtype]}* {target} = {store.pointer}{self._row_offset(store)};")
+        for statement in self.program.body:
+            if statement.op == "iota" and statement.name not in self.flow.elements:
+                position = self.flow.space.places[int(statement.args[0])]
+                text = self.rows.names[position[1]] if position[1] >= 0 and position[0] == ROWS else "0"
+                lines.append(f"const long long {self.flow.printer.name(statement.name)} = {text};")
+        return lines
+
+    def _row_offset(self, access: Access) -> str:
+        terms = [self.rows.offset(access, "long long")]
+        if access.offset != 0:
+            terms.insert(0, size_text(access.offset, "long long"))
+        return "".join(f" + {term}" for term in terms if term != "0")
+
+    def policy(self, load: Access) -> str:
+        """The load function: operands that all rows share stay in the caches."""
+        return LOADS["cached" if load.constant(ROWS) else text(self.setting, "load")]
+
+    def fetch(self, load: Access) -> str:
+        """One vector of a streamed operand at `col`."""
+        base = f"{self.flow.printer.name(load.name)}_row"
+        return fetch_text(load, COLUMNS, address(load, [self.columns], base), self.policy(load))
+
+    def position(self, name: str) -> str | None:
+        """An `iota` along a reduced axis as text; None for other statements."""
+        statement = self.flow.statements.get(name)
+        if statement is None or statement.op != "iota":
+            return None
+        place = self.flow.space.places[int(statement.args[0])][1]
+        names = self.columns.names
+        return f"(long long)({names[place]}{' + j' if place == len(names) - 1 else ''})"
+
+    def raw(self, load: Access, holder: str) -> str:
+        """Element `j` of a held vector in its compute type."""
+        return read(load.dtype, f"{holder}.at[j]")
+
+    def results(self, each: Pass, source: str) -> list[str]:
+        """Declarations after a pass: its reductions, then the row statements that they make known."""
+        lines = results(each.reductions, each.merge, source, self.flow.printer) if each.reductions else []
+        return lines + self.flow.row_statements(each.number + 1)
+
+    def accumulation(self, each: Pass, into: str) -> list[str]:
+        """Adds element `j` to a partial result; a merged pair is left out."""
+        pair = (each.merge.first, each.merge.second) if each.merge else ()
+        return [
+            accumulate(reduction, into, "index_t(col + j)", self.flow.printer)
+            for reduction in each.reductions
+            if reduction.name not in pair
+        ]
+
+    def outputs(self, each: Pass) -> tuple[list[str], list[str], list[str]]:
+        """Declarations, filling of element `j`, and stores of a pass's output vectors at `col`."""
+        declarations, filling = output_lines(each.stores, self.flow.printer)
+        stores = [
+            line
+            for store in each.stores
+            for line in put_text(
+                store,
+                COLUMNS,
+                address(store, [self.columns], f"{identifier(store.value)}_row"),
+                f"{identifier(store.value)}_out",
+                STORES[text(self.setting, "store")],
+            )
+        ]
+        return declarations, filling, stores
+
+    @property
+    def divisors(self) -> list[str]:
+        """Sizes that a vector's width must divide, as Python text."""
+        sizes: Sequence[Size] = self.columns.sizes
+        return [str(sizes[-1])] if sizes else []
+
+
+def address_of(store: Access, rows: Walk) -> str:
+    """The element that a row stores once."""
+    return f"{store.pointer}[{rows.offset(store, 'long long')}]"
+
+
+def held_bytes(program: LoopProgram) -> int:
+    """Bytes of one column's streamed operands."""
+    space = row_flow(program, False, False).space
+    return sum(BYTES[load.dtype] for load in space.loads if not load.constant(COLUMNS) and not load.constant(ROWS))
+
+
+__all__ = ["COLUMNS", "ROWS", "RowText", "columns_contiguous", "extents", "held_bytes", "row_flow", "vector_of"]

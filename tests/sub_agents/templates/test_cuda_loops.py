@@ -1,0 +1,87 @@
+"""Every CUDA loop template on the CPU emulation, against the brute-force interpreter."""
+
+import pytest
+import torch
+from cuda_emulation.loop_cases import CASES, H200, check, default, draw, emulated, program_of
+
+from warpsmith.sub_agents.kernel_source import Template
+from warpsmith.sub_agents.slots import Setting
+from warpsmith.sub_agents.templates.cuda_pointwise import CudaPointwise
+from warpsmith.sub_agents.templates.cuda_row_block import CudaRowBlock
+
+TEMPLATES: dict[str, Template] = {each.name: each for each in (CudaPointwise(), CudaRowBlock())}
+FITTING = [
+    (template, case)
+    for template in TEMPLATES
+    for case, plan in CASES.items()
+    if TEMPLATES[template].fits(program_of(plan), plan.hints)
+]
+
+
+def settings(template: Template, case: str, count: int) -> list[Setting]:
+    """The default and `count` legal settings that differ from it in one slot, other ones for each case."""
+    plan = CASES[case]
+    first = default(template, plan)
+    made = [
+        {**first, slot.name: choice}
+        for slot in template.slots(program_of(plan), plan.hints, H200)
+        for choice in slot.choices
+        if choice != slot.default
+    ]
+    legal = [each for each in made if template.legal(program_of(plan), each, plan.hints, H200)]
+    turn = list(CASES).index(case)
+    return [first, *(legal[(turn * count + i) % len(legal)] for i in range(min(count, len(legal))))]
+
+
+@pytest.mark.parametrize(("template", "case"), FITTING)
+def test_a_kernel_gives_what_the_interpreter_gives(template: str, case: str) -> None:
+    for setting in settings(TEMPLATES[template], case, 2):
+        check(TEMPLATES[template], CASES[case], setting, draw(CASES[case]))
+
+
+@pytest.mark.parametrize(
+    ("template", "case"),
+    [(t, c) for t, c in FITTING if c in ("softmax_fp16_aligned", "flat_with_tail", "variance_and_mean")],
+)
+def test_a_misaligned_operand_falls_back_to_narrower_loads(template: str, case: str) -> None:
+    plan = CASES[case]
+    check(TEMPLATES[template], plan, default(TEMPLATES[template], plan), draw(plan, misaligned=True))
+
+
+@pytest.mark.parametrize("template", [t for t, c in FITTING if c == "extremes"])
+def test_nan_wins_extremes_and_ties_go_to_the_first(template: str) -> None:
+    plan = CASES["extremes"]
+    (x,) = draw(plan)
+    x[0, 17] = x[0, 30] = float("nan")
+    x[1] = 1.5
+    x[2] = -3.0 - torch.rand(50)
+    x[3, 5:] = float("-inf")
+    check(TEMPLATES[template], plan, default(TEMPLATES[template], plan), [x])
+
+
+@pytest.mark.parametrize("template", [t for t, c in FITTING if c == "symbolic_columns"])
+@pytest.mark.parametrize("shape", [(0, 512), (1, 1), (2, 513), (300, 3), (3, 2048)])
+def test_symbols_take_other_sizes_than_their_hints(template: str, shape: tuple[int, int]) -> None:
+    plan = CASES["symbolic_columns"]
+    check(TEMPLATES[template], plan, default(TEMPLATES[template], plan), [torch.randn(shape) - 40])
+
+
+@pytest.mark.parametrize("template", [t for t, c in FITTING if c == "softmax"])
+def test_masked_and_infinite_rows_of_a_softmax_are_as_in_torch(template: str) -> None:
+    plan = CASES["softmax"]
+    (x,) = draw(plan)
+    x[0, :40] = float("-inf")
+    x[1] = float("-inf")
+    x[2, 3] = float("inf")
+    x[3, 4] = float("nan")
+    x[4] = -1e30
+    check(TEMPLATES[template], plan, default(TEMPLATES[template], plan), [x])
+
+
+@pytest.mark.parametrize("template", [t for t, c in FITTING if c == "variance_and_mean"])
+def test_variance_survives_a_mean_far_above_the_deviations(template: str) -> None:
+    plan = CASES["variance_and_mean"]
+    x = 1000 + torch.randn(7, 192)
+    x[3, 0] = -1e4
+    variance = emulated(TEMPLATES[template], plan, default(TEMPLATES[template], plan), [x])[2]
+    torch.testing.assert_close(variance.double(), x.double().var(1, correction=0), rtol=1e-4, atol=0)
