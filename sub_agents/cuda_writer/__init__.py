@@ -1,1 +1,5 @@
 """Writes CUDA C++ candidates."""
+
+from .offline import CudaWriter
+
+__all__ = ["CudaWriter"]

@@ -7,9 +7,9 @@ protected public register return short signed sizeof static struct switch templa
 unsigned using virtual void volatile while xor
 """
 _LIBRARY = """
-maximum minimum sigmoid fast_sigmoid absolute rescale c_remainder floor_remainder floor_divide power infinity not_a_number
-before_maximum before_minimum exp log sqrt rsqrt sin cos tanh erf floor ceil round trunc abs pow fmod div remainder max min
-y0 y1 j0 j1 jn yn j1f index time signal gamma begin end
+maximum minimum sigmoid fast_sigmoid absolute rescale c_remainder floor_remainder floor_divide power
+infinity not_a_number before_maximum before_minimum exp log sqrt rsqrt sin cos tanh erf floor ceil round trunc abs pow
+fmod div remainder max min y0 y1 j0 j1 jn yn j1f index time signal gamma begin end
 """
 _DEVICE = """
 Vector WordOf float16 bfloat16 to_float to_float16 to_bfloat16 load_cached load_streaming load_past_l1 load_partly
@@ -22,8 +22,8 @@ shared total_rows split splits group groups part mine other peer peers rank at p
 even memory base place identity merge highest all own_share other_share delta members extent workspace reps round
 """
 _PYTHON = """
-torch cupy functools grid kernel stream lambda def None True False is in pass import with as del elif except finally raise
-yield global nonlocal assert async await vec wide aligned blocks arguments options module
+torch cupy functools grid kernel stream lambda def None True False is in pass import with as del elif except finally
+raise yield global nonlocal assert async await vec wide aligned blocks arguments options module
 """
 RESERVED = frozenset(f"{_CPP} {_LIBRARY} {_DEVICE} {_KERNELS} {_PYTHON}".split())
 

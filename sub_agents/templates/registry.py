@@ -2,6 +2,8 @@
 
 from ...state.candidate import Language
 from ..kernel_source import Template
+from .cuda_pointwise import CudaPointwise
+from .cuda_row_block import CudaRowBlock
 from .triton_pointwise import TritonPointwise
 from .triton_row_looped import TritonRowLooped
 from .triton_row_persistent import TritonRowPersistent
@@ -16,7 +18,9 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         # Matrix products in Triton go here.
     ),
     "cuda": (
-        # CUDA C++ templates go here.
+        CudaPointwise(),
+        CudaRowBlock(),
+        # Matrix products in CUDA C++ go here.
     ),
     "torch": (),
 }

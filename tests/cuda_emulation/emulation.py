@@ -37,8 +37,8 @@ class EmulationError(Exception):
 def emulate(source: str, kernel: str, grid: Any, block: Any, args: Any, **options: Any) -> None:
     """Runs one kernel. `args` are numpy arrays, CPU tensors, numpy scalars, or ints for addresses.
 
-    Options: `shared_bytes` (dynamic), `cluster` (blocks a cluster), `defines` (compiler options), `extra` (C++ text with
-    further functions that replace PTX). Raises EmulationError.
+    Options: `shared_bytes` (dynamic), `cluster` (blocks a cluster), `defines` (compiler options), `extra` (C++
+    functions that replace further PTX). Raises EmulationError.
     """
     shared_bytes, cluster = options.pop("shared_bytes", 0), options.pop("cluster", 1)
     module = Module(source, options.pop("defines", ()), options.pop("extra", ""))
