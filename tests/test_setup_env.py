@@ -102,3 +102,18 @@ def test_nothing_is_done_twice(setup_env: ModuleType, monkeypatch: pytest.Monkey
 def test_an_unknown_argument_is_refused_in_one_line(setup_env: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert setup_env.main(["--everything"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("version", "usable"), [("2.11.0", True), ("2.10.1", False), ("2.15.0a0", False)])
+def test_a_machines_own_torch_is_reused_if_its_version_was_tried(
+    setup_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, usable: bool
+) -> None:
+    site = tmp_path / "site"
+    for name in ("torch", "triton"):
+        (site / name).mkdir(parents=True)
+        (site / name / "__init__.py").touch()
+    (site / f"torch-{version}.dist-info").mkdir()
+    (site / f"torch-{version}.dist-info" / "METADATA").write_text(f"Name: torch\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    assert setup_env.machine_has_torch() is usable
