@@ -82,6 +82,10 @@ def symbols(program: LoopProgram, values: Mapping[str, tuple[tuple[Size, ...], s
     return tuple(sorted({name for size in sizes for name in factors(size)[1]}))
 
 
+def symbols_of(size: Size) -> tuple[str, ...]:
+    return factors(size)[1]
+
+
 def printable(program: LoopProgram) -> bool:
     """Whether Triton can hold every dtype and print every operator of the program."""
     dtypes = {each.name: each.dtype for each in (*program.loads, *program.body)}

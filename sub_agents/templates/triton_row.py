@@ -71,7 +71,8 @@ def row_code(program: LoopProgram, setting: Setting, rows: int, columns: int) ->
     """Tile code with masks only where a tile can reach past the end."""
     outer = product(program.space[a] for a in loop.outer_axes(program))
     extent = product(program.space[a] for a in loop.reduced_axes(program))
-    row_mask = rows > 1 and not (isinstance(outer, int) and outer % rows == 0)
+    # With symbols the host may choose more rows a tile.
+    row_mask = not isinstance(extent, int) or (rows > 1 and not (isinstance(outer, int) and outer % rows == 0))
     column_mask = not (isinstance(extent, int) and extent > 0 and extent % columns == 0)
     return tile_code(program, row_printer(bool(setting["exact_math"])), (row_mask, column_mask))
 

@@ -12,6 +12,7 @@ from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
+from .triton_cost import Trips, estimated_ms, has_tile_stores
 from .triton_reduction import RowSchedule, passes, split_stores
 from .triton_render import render
 from .triton_row import (
@@ -20,6 +21,7 @@ from .triton_row import (
     fits_rows,
     index_dtype,
     looped_tile_is_legal,
+    merges,
     pass_body,
     pass_init,
     pass_slots,
@@ -74,6 +76,16 @@ class TritonRowLooped:
     ) -> bool:
         assert isinstance(program, LoopProgram)
         return looped_tile_is_legal(program, setting, hints, device)
+
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        assert isinstance(program, LoopProgram)
+        programs = -(-row_shape(program, hints).outer // int(setting["rows_per_program"]))
+        merged = setting["passes"] == "online" and merges(program)
+        reads = program.levels - int(merged) + int(has_tile_stores(program))
+        trips = Trips(reads=reads, programs=programs, in_flight=max(1, 48 // int(setting["num_warps"])))
+        return 1.02 * estimated_ms(program, trips, hints, device)
 
     def render(
         self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]

@@ -6,6 +6,7 @@ from ...state.sizes import Size, product, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
+from .triton_cost import Trips, estimated_ms
 from .triton_reduction import RowSchedule, passes, plain, reductions, split_stores
 from .triton_render import render
 from .triton_row import (
@@ -30,33 +31,37 @@ def _columns(program: LoopProgram, hints: dict[str, int]) -> int:
 
 
 class TritonRowPersistent:
-    """`LoopProgram` with reduced axes of at most 65536 elements in all, known when the kernel is written."""
+    """`LoopProgram` with reduced axes of at most 65536 elements in all.
+
+    Where the extent is a symbol the host picks the tile's width at each call; the slot `columns` then only carries the
+    width at the hinted sizes, so that the tile's area and the elements a thread stay what the search tuned.
+    """
 
     name = "triton_row_persistent"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
         if not isinstance(program, LoopProgram) or not fits_rows(program):
             return False
-        extent = product(program.space[a] for a in loop.reduced_axes(program))
-        # A symbolic extent has no largest value: the looped template takes those.
-        return isinstance(extent, int) and extent <= MOST_COLUMNS
+        return _columns(program, hints) <= MOST_COLUMNS
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
     ) -> tuple[Slot, ...]:
         assert isinstance(program, LoopProgram)
         shape, columns = row_shape(program, hints), _columns(program, hints)
-        rows = rows_default(shape, columns, device, 2048 * 4 // shape.element_bytes)
+        area = (8192 if shape.strided else 2048) * 4 // shape.element_bytes
+        rows = rows_default(shape, columns, device, area)
         rows = min(rows, max(1, 32768 // columns))
         elements = rows * columns
         per_thread = 16 if shape.tiles <= 3 else 8
         warps = max(1, min(32, power_of_two_at_least(elements // (32 * per_thread))))
         if shape.strided:
-            warps = max(4, min(warps, 16))
+            warps = max(4, min(16, power_of_two_at_least(elements // (32 * 32))))
         choices = tuple(r for r in (1, 2, 4, 8, 16, 32, 64, 128, 256) if r <= 4 * max(1, shape.outer))
         return (
             Slot(name="rows_per_program", role="configuration", choices=_with(choices, rows), default=rows),
             Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps),
+            Slot(name="columns", role="memory", choices=(columns,), default=columns, about="the tile's width"),
             *access_slots(shape),
         )
 
@@ -72,13 +77,23 @@ class TritonRowPersistent:
         budget = min(REGISTER_BUDGET, device.registers_per_sm // threads - 16)
         return registers <= budget and (elements >= threads or int(setting["num_warps"]) <= 4)
 
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        assert isinstance(program, LoopProgram)
+        programs = -(-row_shape(program, hints).outer // int(setting["rows_per_program"]))
+        # With one program of 1024 threads a multiprocessor, reading and writing hardly overlap.
+        alone = 1.15 if int(setting["num_warps"]) == 32 else 1.0
+        return alone * estimated_ms(program, Trips(reads=1, programs=programs), hints, device)
+
     def render(
         self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]
     ) -> KernelSource:
         assert isinstance(program, LoopProgram)
-        rows, columns = int(setting["rows_per_program"]), _columns(program, {})
+        rows, columns = int(setting["rows_per_program"]), int(setting["columns"])
         code = row_code(program, setting, rows, columns)
         context = row_context(code, setting, values, (rows, columns))
+        context["symbolic"] = bool(loop.symbols_of(product(program.space[a] for a in loop.reduced_axes(program))))
         context["lines"] = self._lines(code, access(setting), index_dtype(code, values))
         context["prelude"] = code.printer.prelude()
         return KernelSource(

@@ -12,6 +12,7 @@ from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
+from .triton_cost import Trips, estimated_ms, has_tile_stores
 from .triton_expression import TYPES
 from .triton_reduction import Pass, RowSchedule, passes, split_stores
 from .triton_render import allocation, render
@@ -21,6 +22,7 @@ from .triton_row import (
     fits_rows,
     index_dtype,
     looped_tile_is_legal,
+    merges,
     pass_body,
     pass_init,
     pass_slots,
@@ -82,6 +84,18 @@ class TritonSplitReduction:
         if combined > 64 * 32 * int(setting["num_warps"]):
             return False
         return looped_tile_is_legal(program, setting, hints, device)
+
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        assert isinstance(program, LoopProgram)
+        tiles = -(-row_shape(program, hints).outer // int(setting["rows_per_program"]))
+        merged = setting["passes"] == "online" and merges(program)
+        launches = program.levels - int(merged) + 1
+        reads = launches - 1 + int(has_tile_stores(program))
+        # A kernel starts over where the one before ended, too late for the cache unless everything fits.
+        trips = Trips(reads, tiles * int(setting["split"]), launches, in_flight=tiles)
+        return 1.04 * estimated_ms(program, trips, hints, device)
 
     def render(
         self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]
