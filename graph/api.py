@@ -144,14 +144,13 @@ def _save_partial(graph: Controller, config: RunnableConfig, services: Services,
         state = State.model_validate(graph.get_state(config).values)
         if not state.quotas:
             return None
-        known = {row.id for row in state.rows}
-        rows = list(state.rows)
+        rows = []
         for id in state.queue:
             evaluation = services.run.evaluation(id)
-            if id not in known and evaluation is not None:
+            if evaluation is not None:
                 task = EvaluateTask(run_dir=state.run_dir, candidate=id, phase=state.phase, round=state.round)
                 rows.append(make_row(services.run.candidate(id), evaluation, task))
-        seconds = state.seconds_used + services.lap()
-        state = state.model_copy(update={"rows": tuple(rows), "evaluations": len(rows), "seconds_used": seconds})
+        services.run.add_rows(rows)
+        state = state.model_copy(update={"seconds_used": state.seconds_used + services.lap()})
         return write_report(state, services, context, complete=False)
     return None

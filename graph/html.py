@@ -1,10 +1,22 @@
-"""report.html: one self-contained page."""
+"""report.html: one self-contained page that needs no network. Everything that it shows is escaped by the template."""
 
-from collections.abc import Mapping
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ..state.trajectory import Result
+from .plot import trajectory_plot
+
+TEMPLATE = "report.html.j2"
 
 
-def render_html(result: Result, sources: Mapping[str, str]) -> str:
-    """The page. TODO template."""
-    return f"<pre>{result.best}</pre>"
+def render_html(result: Result, source: str) -> str:
+    """The page for a result; `source` is the winner's file, empty where there is none."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["ms"] = lambda value: "–" if value is None else f"{value:.4g} ms"
+    environment.filters["times"] = lambda value: "–" if value is None else f"{value:.3g}×"
+    environment.filters["percent"] = lambda value: "–" if value is None else f"{value:.0%}"
+    plot = trajectory_plot(result.trajectory)
+    return environment.get_template(TEMPLATE).render(result=result, plot=plot, source=source)

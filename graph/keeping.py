@@ -1,5 +1,6 @@
 """Which candidates are kept, and when a phase or the run is over. Pure functions."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ..state.channels import Context, State
@@ -10,7 +11,8 @@ from ..state.trajectory import Row, StopReason, TargetGap
 
 GAIN = 1.005
 """A new best counts as a gain from this ratio on: below it two measurements of one kernel differ as much."""
-POOL_SIZE = 8
+POOL_SIZE = 6
+"""Kept candidates of each language that a run goes on working with."""
 
 
 def keepable(row: Row, dry_run: bool) -> bool:
@@ -22,6 +24,17 @@ def keepable(row: Row, dry_run: bool) -> bool:
 def ranked(rows: Sequence[Row], dry_run: bool) -> tuple[Row, ...]:
     """The kept rows, best first; of equal ones the earlier first."""
     return tuple(sorted((row for row in rows if keepable(row, dry_run)), key=lambda row: -row.rank))
+
+
+def best_of_each_language(ranked_rows: Sequence[Row], count: int) -> tuple[Row, ...]:
+    """The first `count` rows of each language, in the order given."""
+    seen: Counter[str] = Counter()
+    chosen = []
+    for row in ranked_rows:
+        seen[row.language] += 1
+        if seen[row.language] <= count:
+            chosen.append(row)
+    return tuple(chosen)
 
 
 def sol_fraction(evaluation: Evaluation) -> float | None:

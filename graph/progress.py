@@ -73,9 +73,7 @@ def summary_lines(result: Result) -> list[str]:
         ]
     head = f"{result.problem}: {result.language} kernel, "
     if result.outcome == "estimated":
-        head = (
-            f"{result.problem}: {result.language} kernel, estimated {result.estimated_speedup:.3g}x (dry run: untimed)"
-        )
+        head += f"estimated {result.estimated_speedup:.3g}x (dry run: untimed)"
     else:
         head += f"{result.speedup:.3g}x over the best baseline, {result.ms:.4g} ms"
         if result.sol_fraction is not None:

@@ -1,7 +1,7 @@
 """From state and run directory to the result: best.py, report.json, report.html."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from .. import __version__
@@ -10,6 +10,7 @@ from ..state.evaluation import Evaluation
 from ..state.scores import geometric_mean
 from ..state.timing import Baselines
 from ..state.trajectory import Result, Row, TrajectoryEntry
+from .html import render_html
 from .keeping import ranked, sol_fraction, target_gap
 from .run_directory import RunDirectory
 from .services import Services
@@ -21,18 +22,20 @@ def write_report(state: State, services: Services, context: Context, complete: b
     `complete=False` is for a run that was cut short: its best is what passed the quick tier so far, and says so.
     """
     result = make_result(state, services, context, complete)
-    if result.best is not None:
-        services.run.write_text("best.py", services.run.candidate(result.best).source)
+    source = services.run.candidate(result.best).source if result.best else ""
+    if source:
+        services.run.write_text("best.py", source)
+    else:
+        (services.run.path / "best.py").unlink(missing_ok=True)  # From before an interruption, and not verified since.
+    services.run.write_text("report.html", render_html(result, source))
     services.run.write_record("report", result)
-    from .html import render_html
-
-    services.run.write_text("report.html", render_html(result, _sources(result, services.run)))
     return result
 
 
 def make_result(state: State, services: Services, context: Context, complete: bool) -> Result:
     """Everything that is known, as one record."""
-    kept = ranked(state.rows, state.dry_run)
+    rows = services.run.rows()
+    kept = ranked(rows, state.dry_run)
     best = state.winner or ("" if complete or not kept else kept[0].id)
     evaluation = (services.run.evaluation(best, "full") or services.run.evaluation(best)) if best else None
     final = services.run.evaluation(best, "final") if best else None
@@ -52,7 +55,7 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         complete=complete,
         best=best or None,
         best_path=str(services.run.path / "best.py") if best else None,
-        language=next((row.language for row in state.rows if row.id == best), None),
+        language=next((row.language for row in rows if row.id == best), None),
         speedup=measured.score if measured else None,
         estimated_speedup=estimate.speedup if estimate else None,
         final_check_speedup=final.score if final and not state.dry_run else None,
@@ -75,9 +78,9 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         checks=evaluation.checks if evaluation else (),
         baselines=baselines.entries if baselines else (),
         target=target_gap(problem.target, evaluation, services.device) if evaluation else None,
-        tried=state.evaluations,
-        statuses=dict(sorted(Counter(row.status.value for row in state.rows).items())),
-        trajectory=tuple(_entry(row, services.run) for row in state.rows),
+        tried=len(rows),
+        statuses=dict(sorted(Counter(row.status.value for row in rows).items())),
+        trajectory=tuple(_entry(row, services.run) for row in rows),
         seconds=state.seconds_used,
         dry_run=state.dry_run,
         device=services.device,
@@ -125,10 +128,6 @@ def _entry(row: Row, run: RunDirectory) -> TrajectoryEntry:
         note=candidate.note,
         message=evaluation.message if evaluation else "",
     )
-
-
-def _sources(result: Result, run: RunDirectory) -> Mapping[str, str]:
-    return {result.best: run.candidate(result.best).source} if result.best else {}
 
 
 def read_result(run_dir: Path) -> Result | None:

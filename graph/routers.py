@@ -16,14 +16,13 @@ def first_phase(state: State) -> Loop:
 
 def ask_writers(state: State) -> list[Send] | Literal["record"]:
     """One branch a request; straight to the books where nothing is asked."""
-    tried = tuple(row.id for row in state.rows)
     tasks = [
         ProposeTask(
             run_dir=state.run_dir,
             request=request,
             seeds=state.seeds,
-            pool=state.pool,
-            tried=tried,
+            pool=tuple(row.id for row in state.pool),
+            tried=state.tried,
             feedback=state.feedback,
         )
         for request in state.requests
@@ -61,4 +60,4 @@ def done_or_next_best(state: State) -> Literal["report", "final_check", "cross_v
         return "report"
     if state.finalists:
         return "final_check"
-    return "cross_validate" if set(state.pool) - set(state.rejected) else "report"
+    return "cross_validate" if {row.id for row in state.pool} - set(state.rejected) else "report"

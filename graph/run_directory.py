@@ -4,6 +4,7 @@ import json
 import os
 import re
 import threading
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,9 @@ from ..state.brief import Scored
 from ..state.candidate import Candidate, normalised_hash
 from ..state.errors import InfraError, InvalidInput
 from ..state.evaluation import Evaluation
+from ..state.trajectory import Row
 
+TRAJECTORY = "trajectory.jsonl"
 R = TypeVar("R", bound=Record)
 
 
@@ -112,6 +115,18 @@ class RunDirectory:
 
     def evaluation(self, candidate_id: str, kind: str = "quick") -> Evaluation | None:
         return self._evaluations.get((candidate_id, kind))
+
+    def add_rows(self, rows: Sequence[Row]) -> None:
+        """Adds to the trajectory; a row that is there already (its node was run twice) is not added again."""
+        known = {row.id for row in self.rows()}
+        with self._lock, (self.path / TRAJECTORY).open("a", encoding="utf-8") as file:
+            file.write("".join(row.model_dump_json() + "\n" for row in rows if row.id not in known))
+
+    def rows(self) -> tuple[Row, ...]:
+        """The trajectory so far, in the order of evaluation."""
+        file = self.path / TRAJECTORY
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        return tuple(Row.model_validate_json(line) for line in lines)
 
     def scored(self, candidate_id: str) -> Scored:
         """A candidate with its first evaluation. Raises InfraError where it has none."""

@@ -7,7 +7,7 @@ from ..state.brief import Directive
 from ..state.candidate import Language
 from ..state.channels import Context, Languages, State, WriterRequest
 from ..state.trajectory import Phase
-from .keeping import ranked
+from .keeping import best_of_each_language
 
 
 class SearchStrategy(Protocol):
@@ -64,18 +64,14 @@ class PhasedSearch:
     def seeds(self, state: State, phase: Phase) -> tuple[str, ...]:
         if phase == "explore":
             return ()
-        kept = ranked(state.rows, state.dry_run)
         if phase == "rewrite":
-            return tuple(row.id for row in kept if row.language == "triton")[: self.seed_count]
-        near = [row for row in kept if row.rank >= self.worth_tuning * state.best_rank]
-        return tuple(
-            row.id for row in near if sum(r.language == row.language for r in near[: near.index(row)]) < self.seed_count
-        )
+            return tuple(row.id for row in state.pool if row.language == "triton")[: self.seed_count]
+        near = [row for row in state.pool if row.rank >= self.worth_tuning * state.best_rank]
+        return tuple(row.id for row in best_of_each_language(near, self.seed_count))
 
     def _languages(self, state: State, context: Context) -> tuple[Language, ...]:
         if state.phase == "tune":
-            rows = {row.id: row for row in state.rows}
-            return tuple(dict.fromkeys(rows[id].language for id in state.seeds))
+            return tuple(dict.fromkeys(row.language for row in state.pool if row.id in state.seeds))
         if state.phase == "rewrite":
             return ("cuda",)
         return _first_language(context.languages)

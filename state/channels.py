@@ -1,7 +1,7 @@
 """The graph's channels: what goes in, what a checkpoint holds, what comes out, and the settings of a run.
 
 Checkpoints are written after every step, so state holds ids, numbers and small records; sources and evaluations lie
-in the run directory by content id.
+in the run directory by content id, as does the trajectory's whole table.
 """
 
 import operator
@@ -135,8 +135,8 @@ class State(RunInput):
     diagnoses: tuple[Diagnosis, ...] = Field(default=(), description="Suspected bottlenecks, this round")
     feedback: tuple[Feedback, ...] = Field(default=(), description="What writers hear of the last round")
 
-    rows: tuple[Row, ...] = Field(default=(), description="The trajectory: every evaluated candidate, in order")
-    pool: tuple[str, ...] = Field(default=(), description="Ids of the kept candidates, best first")
+    tried: tuple[str, ...] = Field(default=(), description="Ids of every evaluated candidate, in order")
+    pool: tuple[Row, ...] = Field(default=(), description="The best kept candidates of each language, best first")
     seeds: tuple[str, ...] = Field(default=(), description="Ids that this phase starts from")
     best: str = Field(default="", description="Id of the best candidate so far")
     best_rank: float = Field(default=0.0, description="Its speedup, an estimate in a dry run")
@@ -190,8 +190,8 @@ class Update(TypedDict, total=False):
     profiled: tuple[str, ...]
     diagnoses: tuple[Diagnosis, ...]
     feedback: tuple[Feedback, ...]
-    rows: tuple[Row, ...]
-    pool: tuple[str, ...]
+    tried: tuple[str, ...]
+    pool: tuple[Row, ...]
     seeds: tuple[str, ...]
     best: str
     best_rank: float

@@ -5,7 +5,6 @@ from langgraph.runtime import Runtime
 from ...state.channels import Context, State, Update
 from ...state.evaluation import Evaluation, Status
 from ...state.trajectory import Phase
-from ..keeping import POOL_SIZE
 from ..report import write_report
 from ..search import next_phase
 from ..services import close_services
@@ -33,7 +32,7 @@ def cross_validate(state: State, runtime: Runtime[Context]) -> Update:
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
     passed: list[tuple[float, str]] = []
     rejected = list(state.rejected)
-    for id in [id for id in state.pool if id not in state.rejected][:POOL_SIZE]:
+    for id in [row.id for row in state.pool if row.id not in state.rejected]:
         if len(passed) >= context.finalists:
             break
         services.check_stopping()

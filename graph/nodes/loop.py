@@ -10,7 +10,7 @@ from ...state.profile import Profile
 from ...state.trajectory import Row
 from ..diagnosis import bottleneck
 from ..feedback import make_feedback
-from ..keeping import GAIN, POOL_SIZE, ranked, run_over, sol_fraction, target_gap
+from ..keeping import GAIN, POOL_SIZE, best_of_each_language, ranked, run_over, sol_fraction, target_gap
 from ..search import next_phase, quota_left
 from .start import context_of, services_of, tell
 
@@ -57,7 +57,7 @@ def propose(state: ProposeTask, runtime: Runtime[Context]) -> Update:
 
 def schedule(state: State, runtime: Runtime[Context]) -> Update:
     """Drops what was tried before and twins within the round, so that each candidate is evaluated once."""
-    tried = {row.id for row in state.rows}
+    tried = set(state.tried)
     new = tuple(dict.fromkeys(id for id in state.proposed if id not in tried))
     room = min(context_of(runtime).budget - state.evaluations, quota_left(state))
     queue = new[: max(0, room)]
@@ -114,7 +114,7 @@ def make_row(candidate: Candidate, evaluation: Evaluation, task: EvaluateTask) -
 def profile(state: State, runtime: Runtime[Context]) -> Update:
     """Takes hardware counters of the best kept candidate, once each and as often as the settings allow."""
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
-    kept = ranked((*state.rows, *state.results), state.dry_run)
+    kept = ranked((*state.pool, *state.results), state.dry_run)
     if not kept or kept[0].id in state.profiled or len(state.profiled) >= context.profiles:
         return {}
     services.check_stopping()
@@ -154,16 +154,15 @@ def feedback(state: State, runtime: Runtime[Context]) -> Update:
 def record(state: State, runtime: Runtime[Context]) -> Update:
     """Adds the round to the trajectory, keeps the best, and decides whether the phase or the search is over."""
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
-    rows = (*state.rows, *state.results)
-    kept = ranked(rows, state.dry_run)
+    services.run.add_rows(state.results)
+    kept = ranked((*state.pool, *state.results), state.dry_run)
     best = kept[0] if kept else None
     gained = best is not None and best.rank > state.best_rank * GAIN
     evaluation = services.run.evaluation(best.id) if best else None
     gap = target_gap(services.problem.target, evaluation, services.device) if evaluation else None
     after = state.model_copy(
         update={
-            "rows": rows,
-            "evaluations": len(rows),
+            "evaluations": state.evaluations + len(state.results),
             "seconds_used": state.seconds_used + services.lap(),
             "rounds_without_gain": 0 if gained else state.rounds_without_gain + 1,
         }
@@ -176,8 +175,8 @@ def record(state: State, runtime: Runtime[Context]) -> Update:
     if gained and best is not None:
         tell(services, runtime, "best", candidate=best.id, language=best.language, rank=best.rank, ms=best.ms)
     return {
-        "rows": rows,
-        "pool": tuple(row.id for row in kept[:POOL_SIZE]),
+        "tried": (*state.tried, *(row.id for row in state.results)),
+        "pool": best_of_each_language(kept, POOL_SIZE),
         "best": best.id if best else "",
         "best_rank": best.rank if best else 0.0,
         "evaluations": after.evaluations,

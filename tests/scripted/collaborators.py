@@ -38,8 +38,8 @@ SOL_MS = 0.25
 
 def kernel(language: Language, tile: int, stages: int = 1, parent: str | None = None, fate: str = "") -> Candidate:
     """A candidate that the scripted harness understands by its slots."""
-    source = f"# {language}\nclass ModelNew:\n    language = {language!r}\n    tile = {tile}\n    stages = {stages}\n    fate = {fate!r}\n"
     slots = {"tile": tile, "stages": stages, "fate": fate}
+    source = f"class ModelNew:\n    language = {language!r}\n    slots = {slots!r}\n"
     return make_candidate(source, language, origin="template", template="scripted", slots=slots, parent=parent)
 
 
