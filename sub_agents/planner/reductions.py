@@ -255,6 +255,7 @@ def _batch_norm(op: Operator) -> tuple[Tensor, ...]:
         _per_channel(graph, op.arg(i + 1, name), x.shape, 1) for i, name in enumerate(names)
     )
     assert centre is not None
+    assert spread is not None
     scale = e("rsqrt", e("add", spread, op.arg(6, "eps")))
     result = _affine(e, e("mul", e("sub", x, centre), scale), weight, bias)
     return (result,)

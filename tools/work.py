@@ -1,0 +1,200 @@
+"""How much work a reference is, whoever does it: bytes that must move and operations that must be done.
+
+A lower bound for any correct program, read off the lowered graph without running it. The roofline divides it by the
+device's rates.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from ..state.base import Record
+from ..state.lowered import LoweredGraph, Node, Value
+from ..state.sizes import Size, product, value
+
+ELEMENT_BYTES = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4}
+ELEMENT_BYTES |= {"int64": 8, "float64": 8, "complex64": 8, "complex128": 16}
+
+# Operators that only rename elements or make constants.
+FREE = frozenset(("view", "reshape", "_unsafe_view", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze"))
+FREE |= frozenset(("select", "slice", "split", "split_with_sizes", "unbind", "getitem", "clone", "alias", "detach"))
+FREE |= frozenset(("full", "full_like", "zeros", "ones", "zeros_like", "ones_like", "scalar_tensor", "arange", "empty"))
+# Views that keep fewer elements than they are given: what lies outside is not read.
+NARROWING = frozenset(("select", "slice", "split", "split_with_sizes", "unbind", "narrow", "index_select", "embedding"))
+MATMULS = frozenset(("mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "dot", "mv", "addmv", "einsum"))
+
+
+class Work(Record):
+    """The least that must be done for one forward call."""
+
+    read_bytes: int = Field(ge=0)
+    """Every element of inputs, parameters and buffers that is used, once."""
+    write_bytes: int = Field(ge=0)
+    """Every element of the outputs, once; outputs that are views of inputs cost nothing."""
+    matmul_flops: dict[str, float] = Field(default_factory=dict)
+    """Two per multiply-add of products and convolutions as written, by operand dtype. Algebra may remove some."""
+    other_flops: float = 0.0
+    """About one per element and pointwise or reduction operator."""
+
+    @property
+    def bytes(self) -> int:
+        return self.read_bytes + self.write_bytes
+
+
+def floor_work(graph: LoweredGraph, hints: Mapping[str, int] | None = None) -> Work:
+    """The work of a lowered graph at the hinted sizes, or at others given by symbol name."""
+    return _Accounting(graph, {**graph.hints, **(hints or {})}).total()
+
+
+class _Accounting:
+    def __init__(self, graph: LoweredGraph, hints: Mapping[str, int]) -> None:
+        self.graph = graph
+        self.hints = hints
+        self.nodes = {node.name: node for node in graph.nodes}
+        self.live = self._live()
+
+    def total(self) -> Work:
+        flops: dict[str, float] = {}
+        other = 0.0
+        for node in self.graph.nodes:
+            if node.name not in self.live or _operator(node) in ("", *FREE):
+                continue
+            dtype, amount = self._matmul(node)
+            if dtype:
+                flops[dtype] = flops.get(dtype, 0.0) + amount
+            else:
+                other += self._elements_touched(node)
+        return Work(
+            read_bytes=sum(self._read(node) for node in self.graph.nodes if _is_memory(node)),
+            write_bytes=sum(self._written(name) for name in dict.fromkeys(_refs(self.graph.outputs))),
+            matmul_flops=flops,
+            other_flops=other,
+        )
+
+    def _live(self) -> set[str]:
+        found: set[str] = set()
+        waiting = list(_refs(self.graph.outputs)) + list(self.graph.mutated)
+        while waiting:
+            name = waiting.pop()
+            if name not in found and name in self.nodes:
+                found.add(name)
+                waiting += _refs([*self.nodes[name].args, *self.nodes[name].kwargs.values()])
+        return found
+
+    def _read(self, node: Node) -> int:
+        """Elements used: all, unless every use is a view that narrows; expanded dimensions count once."""
+        if node.name not in self.live or node.output is None:
+            return 0
+        uses = [user for user in self.graph.nodes if user.name in self.live and node.name in _refs([*user.args])]
+        returned = node.name in _refs(self.graph.outputs)
+        if not uses and not returned:
+            return 0
+        elements = self._distinct(node)
+        if uses and not returned and all(_operator(user) in NARROWING for user in uses):
+            elements = min(elements, sum(self._narrowed(user) for user in uses))
+        if returned and not uses:
+            return 0
+        return elements * ELEMENT_BYTES.get(node.output.dtype, 4)
+
+    def _distinct(self, node: Node) -> int:
+        assert node.output is not None
+        if node.strides is None:
+            return self._count(node.output.shape)
+        kept = [s for s, stride in zip(node.output.shape, node.strides, strict=True) if stride != 0]
+        return self._count(tuple(kept))
+
+    def _narrowed(self, node: Node) -> int:
+        if node.output is not None:
+            return self._count(node.output.shape)
+        picks = [n for n in self.graph.nodes if n.op == "getitem" and n.name in self.live]
+        return sum(self._count(n.output.shape) for n in picks if n.output and n.args[0]["ref"] == node.name)
+
+    def _written(self, name: str) -> int:
+        node = self.nodes[name]
+        while _operator(node) in FREE - {"clone", "full", "arange"} and node.args and _refs([node.args[0]]):
+            node = self.nodes[_refs([node.args[0]])[0]]
+        found = self.nodes[name].output
+        if _is_memory(node) or found is None:
+            return 0
+        return self._count(found.shape) * ELEMENT_BYTES.get(found.dtype, 4)
+
+    def _matmul(self, node: Node) -> tuple[str, float]:
+        name = _operator(node)
+        operands = [self._value(ref) for ref in _refs([*node.args])]
+        tensors = [v for v in operands if v is not None]
+        if node.output is None or not tensors:
+            return "", 0.0
+        outputs = self._count(node.output.shape)
+        if name in MATMULS:
+            return tensors[-1].dtype if name != "linear" else tensors[0].dtype, 2.0 * outputs * self._inner(name, node)
+        if name in ("convolution", "conv1d", "conv2d", "conv3d"):
+            weight = tensors[1].shape
+            return tensors[1].dtype, 2.0 * outputs * self._count(weight[1:])
+        if name == "scaled_dot_product_attention":
+            query, key, heads = tensors[0].shape, tensors[1].shape, tensors[2].shape
+            scores = self._count(query[:-1]) * self._count(key[-2:-1])
+            return tensors[0].dtype, 2.0 * scores * (self._count(query[-1:]) + self._count(heads[-1:]))
+        return "", 0.0
+
+    def _inner(self, name: str, node: Node) -> int:
+        """Length of the sum behind each output element."""
+        refs = _refs([*node.args])
+        first = self._value(refs[1 if name in ("addmm", "baddbmm", "addmv") else 0])
+        if name != "einsum":
+            return self._count(first.shape[-1:]) if first else 1
+        equation = node.args[0].replace(" ", "")
+        sources, _, result = equation.partition("->")
+        sizes: dict[str, Size] = {}
+        for labels, ref in zip(sources.split(","), refs, strict=False):
+            found = self._value(ref)
+            sizes |= dict(zip(labels, found.shape if found else (), strict=False))
+        return self._count(tuple(size for label, size in sizes.items() if label not in result))
+
+    def _elements_touched(self, node: Node) -> float:
+        counts = [self._count(v.shape) for ref in _refs([*node.args]) if (v := self._value(ref)) is not None]
+        if node.output is not None:
+            counts.append(self._count(node.output.shape))
+        return float(max(counts, default=0))
+
+    def _value(self, name: str) -> Value | None:
+        node = self.nodes.get(name)
+        return node.output if node else None
+
+    def _count(self, shape: tuple[Size, ...]) -> int:
+        return value(product(shape), self.hints) if shape else 1
+
+
+def _is_memory(node: Node) -> bool:
+    return node.op in ("input", "parameter", "buffer")
+
+
+def _operator(node: Node) -> str:
+    """`add` for `aten.add.Tensor`; empty for inputs and constants."""
+    if _is_memory(node) or node.op == "constant":
+        return ""
+    parts = node.op.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def _refs(structure: Any) -> list[str]:
+    return list(_walk(structure))
+
+
+def _walk(structure: Any) -> Iterator[str]:
+    if isinstance(structure, dict):
+        if isinstance(structure.get("ref"), str):
+            yield structure["ref"]
+        for part in structure.values():
+            yield from _walk(part)
+    elif isinstance(structure, (list, tuple)):
+        for part in structure:
+            yield from _walk(part)
+
+
+def gemm_ms(work: Work, flops_by_dtype: Mapping[str, float]) -> float:
+    """Milliseconds of the matrix work at given rates (FLOP/s by operand dtype); an unknown dtype counts nothing."""
+    names = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
+    rates = {dtype: flops_by_dtype.get(names.get(dtype, dtype), math.inf) for dtype in work.matmul_flops}
+    return sum(1e3 * amount / rates[dtype] for dtype, amount in work.matmul_flops.items())
