@@ -146,7 +146,8 @@ def decisive_line(error: str) -> str:
         return "the compiler gave no reason"
     named = next((line for line in lines if re.search(r"\berror\b\s*:", line)), None)
     if named is not None:
-        return named[:500]
+        # NVRTC names a temporary file; its line is all that matters.
+        return re.sub(r"\S*/[^\s(]*\((\d+)\)", r"line \1", named)[:500]
     if lines[0].startswith("CompilationError"):
         # Triton shows the place, then the source up to it, then the reason.
         reason = next((line for line in reversed(lines) if not line.startswith("line ")), "")

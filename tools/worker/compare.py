@@ -7,8 +7,10 @@ repeats of the draw)
     rms(e) <= max(3 rms(e_ref), 2 u_out rms(y), 2 rms(e_cond))
 
 where e_cond is the oracle's answer to inputs rounded once more at the policy's precision: what any backward stable
-algorithm of that precision may lose, however lucky the reference was. No single element may be off by more than 16
-times that, plus a few roundings of its own value. There is no absolute tolerance anywhere, so zeros, constants and
+algorithm of that precision may lose, however lucky the reference was. Where few elements carry the error (exponentials
+of large inputs), its rms is itself a matter of luck, and the first and third bound are widened accordingly. No single
+element may be off by more than 16 times the bound or 8 times the largest error of reference and rounding, plus a few
+roundings of its own value. There is no absolute tolerance anywhere, so zeros, constants and
 doubled outputs fail at any magnitude.
 """
 
@@ -21,6 +23,8 @@ REFERENCE_FACTOR = 3.0
 OUTPUT_FACTOR = 2.0
 CONDITION_FACTOR = 2.0
 ELEMENT_FACTOR = 16.0
+LARGEST_FACTOR = 8.0
+TAIL_FACTOR = 8.0
 ELEMENT_ROUNDINGS = 8.0
 
 UNIT_ROUNDOFF = {
@@ -41,6 +45,9 @@ class Distance:
     count: int = 0
     excess: int = 0
     """Elements beyond their own bound."""
+    fourth_power: float = 0.0
+    """Sum of fourth powers of errors: says how many elements carry the error."""
+    largest: float = 0.0
     misplaced: int = 0
     """Elements where NaN or infinity should be and is not, or is and should not be."""
     worst: str = ""
@@ -54,12 +61,23 @@ class Distance:
     def rms_value(self) -> float:
         return (self.squared_value / self.count) ** 0.5 if self.count else 0.0
 
+    @property
+    def tail_factor(self) -> float:
+        """How much more the rms of another honest error may be, by chance, where few elements carry it.
+
+        With n carriers (participation ratio) the rms of independent errors scatters by about 1/sqrt(n).
+        """
+        carriers = self.squared_error**2 / self.fourth_power if self.fourth_power > 0 else float("inf")
+        return 1.0 + TAIL_FACTOR / carriers**0.5
+
     def merge(self, other: "Distance") -> None:
         self.squared_error += other.squared_error
         self.squared_value += other.squared_value
         self.count += other.count
         self.excess += other.excess
         self.misplaced += other.misplaced
+        self.fourth_power += other.fourth_power
+        self.largest = max(self.largest, other.largest)
         if other._worst_error >= self._worst_error:
             self.worst, self._worst_error = other.worst, other._worst_error
 
@@ -67,13 +85,13 @@ class Distance:
 def distance(
     actual: torch.Tensor,
     expected: torch.Tensor,
-    bound_rms: float = float("inf"),
+    limit: float = float("inf"),
     excused: torch.Tensor | None = None,
 ) -> Distance:
     """Distance of a floating output from the oracle's, chunk by chunk in float64.
 
-    `bound_rms` is absolute; elements beyond 16 times it (plus roundings) count as excess. `excused`, the reference's
-    output, excuses non-finite values where the reference overflows too.
+    Elements that are off by more than `limit` (absolute), plus roundings of their own value, count as excess. `excused`,
+    the reference's output, excuses non-finite values where the reference overflows too.
     """
     total = Distance()
     flat, wanted = actual.reshape(-1), expected.reshape(-1)
@@ -83,20 +101,16 @@ def distance(
     for start in range(0, flat.numel(), _CHUNK):
         part = slice(start, start + _CHUNK)
         pardon = spare[part] if spare is not None else None
-        total.merge(_chunk(flat[part], wanted[part], bound_rms, (top, unit, start), pardon))
+        total.merge(_chunk(flat[part], wanted[part], (limit, top, unit, start), pardon))
     if total.worst:
         total.worst = _with_index(total.worst, actual.shape)
     return total
 
 
 def _chunk(
-    flat: torch.Tensor,
-    expected: torch.Tensor,
-    bound_rms: float,
-    facts: tuple[float, float, int],
-    pardon: torch.Tensor | None,
+    flat: torch.Tensor, expected: torch.Tensor, facts: tuple[float, float, float, int], pardon: torch.Tensor | None
 ) -> Distance:
-    top, unit, start = facts
+    limit, top, unit, start = facts
     got, wanted = flat.double(), expected.double()
     finite_wanted = wanted.isfinite() & (wanted.abs() <= top)
     finite_got = got.isfinite()
@@ -108,14 +122,36 @@ def _chunk(
         wrong &= pardon.isfinite()
     error = torch.where(both, got - wanted, 0.0).abs_()
     value = torch.where(both, wanted, 0.0)
-    over = error - ELEMENT_FACTOR * bound_rms - ELEMENT_ROUNDINGS * unit * value.abs()
+    over = error - limit - ELEMENT_ROUNDINGS * unit * value.abs()
     place = int(torch.where(wrong, torch.inf, over).argmax()) if flat.numel() else 0
-    sums = torch.stack([error.square().sum(), value.square().sum(), both.sum(), (over > 0).sum(), wrong.sum()]).tolist()
     if not flat.numel():
         return Distance()
-    worst_error = float("inf") if bool(wrong[place]) else float(error[place])
+    square = error.square()
+    counts = (
+        square.sum(),
+        value.square().sum(),
+        square.square().sum(),
+        error.max(),
+        both.sum(),
+        (over > 0).sum(),
+        wrong.sum(),
+    )
+    squared, squared_value, fourth, largest, count, excess, misplaced = torch.stack(
+        [c.double() for c in counts]
+    ).tolist()
+    worst_error = float("inf") if misplaced else float(error[place])
     text = f"{start + place}|{float(got[place]):.6g}|{float(wanted[place]):.6g}"
-    return Distance(sums[0], sums[1], int(sums[2]), int(sums[3]), int(sums[4]), text, worst_error)
+    return Distance(
+        squared_error=squared,
+        squared_value=squared_value,
+        count=int(count),
+        excess=int(excess),
+        misplaced=int(misplaced),
+        fourth_power=fourth,
+        largest=largest,
+        worst=text,
+        _worst_error=worst_error,
+    )
 
 
 def _with_index(text: str, shape: torch.Size) -> str:
@@ -133,10 +169,15 @@ def _with_index(text: str, shape: torch.Size) -> str:
 def bound(reference: Distance, condition: Distance, unit_out: float) -> float:
     """The absolute rms error that a candidate may have; see the module's docstring."""
     return max(
-        REFERENCE_FACTOR * reference.rms_error,
+        REFERENCE_FACTOR * reference.rms_error * reference.tail_factor,
         OUTPUT_FACTOR * unit_out * reference.rms_value,
-        CONDITION_FACTOR * condition.rms_error,
+        CONDITION_FACTOR * condition.rms_error * condition.tail_factor,
     )
+
+
+def element_limit(bound_rms: float, reference: Distance, condition: Distance) -> float:
+    """The absolute error that one element may have, roundings of its own value apart."""
+    return max(ELEMENT_FACTOR * bound_rms, LARGEST_FACTOR * max(reference.largest, condition.largest))
 
 
 def error_class(roundoff: float) -> str:

@@ -30,6 +30,10 @@ class Leaf:
         return compare.UNIT_ROUNDOFF.get(self.dtype, 0.0)
 
     @property
+    def element_limit(self) -> float:
+        return compare.element_limit(self.bound_rms, self.reference, self.condition)
+
+    @property
     def bound_rms(self) -> float:
         return compare.bound(self.reference, self.condition, self.unit_out)
 
@@ -138,7 +142,7 @@ def check_leaf(actual: torch.Tensor, leaf: Leaf, slack_rms: float = 0.0) -> Find
 
 def _check_floating(actual: torch.Tensor, leaf: Leaf, slack_rms: float) -> Finding:
     bound = leaf.bound_rms + slack_rms
-    found = compare.distance(actual, leaf.oracle, bound, leaf.excused)
+    found = compare.distance(actual, leaf.oracle, leaf.element_limit + slack_rms, leaf.excused)
     return Finding(
         sound=found.excess == 0 and found.misplaced == 0,
         error=found.rms_error,

@@ -304,6 +304,9 @@ def _install_cupy(trace: Trace) -> None:
     compiler.function = types.SimpleNamespace(
         Module=LoadedModule, LinkState=getattr(compiler.function, "LinkState", None)
     )
+    # CuPy asks the device for its architecture; here it is the target's.
+    compiler._get_arch = lambda: str(trace.capability)
+    compiler._get_arch_for_options_for_nvrtc = lambda arch=None: (f"-arch=sm_{arch or trace.capability}", "cubin")
     cupy.RawModule, cupy.RawKernel = RawModule, RawKernel
     cupy.cuda.ExternalStream = lambda *_, **__: _Stream()
     cupy.cuda.Stream = lambda *_, **__: _Stream()

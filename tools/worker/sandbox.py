@@ -132,7 +132,13 @@ def _mount_view(box: Box) -> None:
         [p for p in (*box.hidden, "/tmp", "/var/tmp", "/root", "/home", "/dev/shm") if Path(p).is_dir()]
     )
     for cover in covers:
-        linux.mount("tmpfs", cover, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, f"size=256m,mode={1777 if cover in _OPEN_TO_ALL else 755}")
+        linux.mount(
+            "tmpfs",
+            cover,
+            "tmpfs",
+            linux.MS_NOSUID | linux.MS_NODEV,
+            f"size=256m,mode={1777 if cover in _OPEN_TO_ALL else 755}",
+        )
     for path, handle, read_only in handles:
         if any(path == c or path.startswith(c + "/") for c in covers):
             Path(path).mkdir(parents=True, exist_ok=True, mode=0o755)

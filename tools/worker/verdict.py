@@ -12,7 +12,7 @@ from .. import statistics
 from ..fork_server import Spawn
 from . import compare, draws, pairs, structure, weights
 from .buffers import Layout, allocate, spec_of
-from .expectation import Expectation, Finding, check_layout, check_leaf, expect, pool
+from .expectation import Expectation, Finding, Leaf, check_layout, check_leaf, expect, pool
 from .session import CandidateFailed, Session
 
 if TYPE_CHECKING:
@@ -300,10 +300,7 @@ class Verifier:
         self, number: int, inputs: list[Any], delivered: list[torch.Tensor], baseline_output: list[torch.Tensor]
     ) -> None:
         leaves = self.expected.leaves
-        agree = all(
-            self._close(got, own, leaf.bound_rms)
-            for got, own, leaf in zip(delivered, baseline_output, leaves, strict=False)
-        )
+        agree = all(_close(got, own, leaf) for got, own, leaf in zip(delivered, baseline_output, leaves, strict=False))
         if agree and number not in self.audited:
             return
         expected = expect(self.judge.models["timed"], inputs, self.judge.unit_in)
@@ -319,11 +316,12 @@ class Verifier:
                     check,
                 )
 
-    @staticmethod
-    def _close(got: torch.Tensor, own: torch.Tensor, bound_rms: float) -> bool:
-        if got.shape != own.shape or got.dtype != own.dtype:
-            return False
-        if not got.is_floating_point():
-            return bool(torch.equal(got, own))
-        found = compare.distance(got, own.double(), bound_rms)
-        return found.rms_error <= bound_rms and found.excess == 0 and found.misplaced == 0
+
+def _close(got: torch.Tensor, own: torch.Tensor, leaf: Leaf) -> bool:
+    """Whether a timed call's output is where the baseline's is; the oracle decides if not."""
+    if got.shape != own.shape or got.dtype != own.dtype:
+        return False
+    if not got.is_floating_point():
+        return bool(torch.equal(got, own))
+    found = compare.distance(got, own.double(), leaf.element_limit)
+    return found.rms_error <= leaf.bound_rms and found.excess == 0 and found.misplaced == 0
