@@ -1,0 +1,196 @@
+"""Measures the harness itself: is its clock fair, and how many candidates does it judge a minute?
+
+    python -m warpsmith.evals.measure_harness --out docs/results/harness-h200.json --require-gpu
+
+- Identity: the reference handed in as a candidate, timed against itself. The ratio must be 1.
+- Seconds per evaluation: one candidate after the other, first with an empty compile cache, then with a full one.
+- Candidates per minute: the writers' proposals, compiled while others are measured, from an empty cache.
+"""
+
+import argparse
+import ast
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ..state.brief import Brief
+from ..state.candidate import Candidate, Language, make_candidate
+from ..state.errors import InfraError, WarpsmithError
+from ..state.evaluation import Status
+from ..state.problem import Problem
+from ..tools.harness import Harness
+from . import provenance
+from .bench import Bench
+from .run_suite import say
+from .suite import select
+from .suite_report import write_whole
+
+LANGUAGES: tuple[Language, ...] = ("triton", "cuda")
+
+
+class _Renamed(ast.NodeTransformer):
+    """`Model` becomes `ModelNew`, the rest of the problem contract goes."""
+
+    dropped = frozenset(("get_inputs", "get_init_inputs", "workloads", "ranges", "precision", "target", "baselines"))
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        kept = [statement for statement in node.body if not self.dropped & set(_defined(statement))]
+        return ast.Module([self.visit(statement) for statement in kept], node.type_ignores)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        self.generic_visit(node)
+        node.name = "ModelNew" if node.name == "Model" else node.name
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = "ModelNew" if node.id == "Model" else node.id
+        return node
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.FunctionDef):
+        return [statement.name]
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def identity(problem: Problem, run: int) -> Candidate:
+    """The reference as a candidate; `run` makes it a new one, so that no cached verdict answers."""
+    source = ast.unparse(ast.fix_missing_locations(_Renamed().visit(ast.parse(problem.source))))
+    return make_candidate(f"{source}\nRUN = {run}\n", "torch", origin="human", note="the reference itself")
+
+
+def identity_ratios(harness: Harness, problem: Problem, runs: int) -> list[float]:
+    """Baseline time over the time of the same code as a candidate, once a run. Raises InfraError if it is refused."""
+    ratios = []
+    for run in range(runs):
+        evaluation = harness.evaluate(problem, identity(problem, run))
+        if evaluation.status is not Status.PASSED or evaluation.primary is None:
+            raise InfraError(f"{problem.name}: the reference itself is {evaluation.status}: {evaluation.message}")
+        ratios.append(evaluation.primary.speedup)
+    return ratios
+
+
+def proposals(harness: Harness, problem: Problem, language: Language, n: int) -> list[Candidate]:
+    """What the offline writer proposes first; the CUDA writer may propose fewer."""
+    from ..sub_agents.cuda_writer import CudaWriter
+    from ..sub_agents.planner import OfflinePlanner
+    from ..sub_agents.triton_writer import TritonWriter
+
+    device = harness.device()
+    plan = OfflinePlanner().plan(problem, harness.lower(problem), device)
+    brief = Brief(problem=problem, device=device, plan=plan, language=language, directive="explore")
+    return (TritonWriter() if language == "triton" else CudaWriter()).propose(brief, n)
+
+
+def evaluation_seconds(harness: Harness, problem: Problem, candidates: Sequence[Candidate]) -> float:
+    """Median wall time of an evaluation, one after the other."""
+    return median(harness.evaluate(problem, candidate).seconds for candidate in candidates)
+
+
+def per_minute(harness: Harness, problem: Problem, candidates: Sequence[Candidate], threads: int) -> float:
+    """Candidates judged a minute when several compile at the same time."""
+    started = time.monotonic()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda candidate: harness.evaluate(problem, candidate), candidates))
+    return 60 * len(candidates) / (time.monotonic() - started)
+
+
+def throughput(options: argparse.Namespace, language: Language) -> dict[str, Any]:
+    """Rates for one language, each on a harness of its own, so that no verdict is remembered."""
+    path = select(options.problems)[0].path
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as alone, tempfile.TemporaryDirectory() as together:
+        for measure, folder in (("compiled", alone), ("cached", alone), ("per_minute", together)):
+            with closing(open_bench(options, folder)) as bench:
+                problem = bench.harness.load(path)
+                candidates = proposals(bench.harness, problem, language, options.candidates)
+                bench.harness.evaluate(problem, identity(problem, 0))  # Opening the problem is not what is measured.
+                if measure == "per_minute":
+                    found[measure] = per_minute(bench.harness, problem, candidates, options.threads)
+                else:
+                    found[measure] = evaluation_seconds(bench.harness, problem, candidates)
+                found["candidates"] = len(candidates)
+    return found
+
+
+def open_bench(options: argparse.Namespace, folder: str) -> Bench:
+    return Bench(out=folder, gpu=options.gpu, require_gpu=options.require_gpu)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Everything, as the result file has it."""
+    ratios: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder, closing(open_bench(options, folder)) as bench:
+        device = bench.harness.device()
+        for entry in select(options.problems):
+            problem = bench.harness.load(entry.path)
+            ratios[entry.name] = identity_ratios(bench.harness, problem, options.runs)
+            say(f"identity {entry.name}: {min(ratios[entry.name]):.4f} to {max(ratios[entry.name]):.4f}")
+    every = [ratio for some in ratios.values() for ratio in some]
+    rates = {}
+    for language in LANGUAGES:
+        rates[language] = throughput(options, language)
+        say(f"{language}: {rates[language]}")
+    return {
+        "identity_ratio": round(median(every), 5),
+        "identity_low": round(min(every), 5),
+        "identity_high": round(max(every), 5),
+        "identity_runs": options.runs,
+        "identity_by_problem": {name: round(median(some), 5) for name, some in ratios.items()},
+        "seconds_per_evaluation": {
+            language: {name: round(rates[language][name], 3) for name in ("compiled", "cached")}
+            for language in LANGUAGES
+        },
+        "candidates_per_minute": {language: round(rates[language]["per_minute"], 1) for language in LANGUAGES},
+        "candidates": {language: rates[language]["candidates"] for language in LANGUAGES},
+        "rates_on": select(options.problems)[0].name,
+        "gpu": device.name,
+        "versions": device.versions,
+        "sandbox": device.sandbox,
+    }
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m warpsmith.evals.measure_harness", description="Measures the harness."
+    )
+    parser.add_argument("--out", type=Path, default=Path("docs/results/harness.json"))
+    parser.add_argument(
+        "--problems",
+        default="rms_norm_residual,bias_gelu_tanh,linear_fp32",
+        help="problems for the identity ratio; rates are taken on the first",
+    )
+    parser.add_argument("--runs", type=int, default=20, help="identity evaluations per problem")
+    parser.add_argument("--candidates", type=int, default=16, help="candidates per rate")
+    parser.add_argument("--threads", type=int, default=6, help="evaluations asked for at the same time")
+    parser.add_argument("--gpu", type=int, default=0)
+    parser.add_argument("--require-gpu", action="store_true")
+    parser.add_argument("--commit", default="")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    try:
+        content = measure(options)
+    except WarpsmithError as error:
+        say(f"measure_harness: {error}")
+        return 2
+    content["commit"] = provenance.commit(options.commit)
+    content["command"] = provenance.command("warpsmith.evals.measure_harness", arguments)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(options.out, json.dumps(content, indent=1) + "\n")
+    say(json.dumps({name: content[name] for name in ("identity_ratio", "candidates_per_minute")}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

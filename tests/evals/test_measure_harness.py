@@ -1,0 +1,66 @@
+"""The reference handed in as a candidate is the reference, and a harness that refuses it is an error."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from scripted.collaborators import ScriptedHarness
+
+from warpsmith.evals.measure_harness import identity, identity_ratios, per_minute
+from warpsmith.evals.suite import SUITE, SuiteProblem
+from warpsmith.state.candidate import Candidate
+from warpsmith.state.errors import InfraError
+from warpsmith.state.evaluation import Evaluation, Tier
+from warpsmith.state.problem import Problem, Workload
+
+
+def problem_of(entry: SuiteProblem) -> Problem:
+    return Problem(
+        name=entry.name, path=str(entry.path), source=entry.path.read_text(), workloads=(Workload(name="w"),)
+    )
+
+
+@pytest.mark.parametrize("entry", SUITE, ids=lambda entry: entry.name)
+def test_identity_keeps_the_models_code_under_the_candidates_name(entry: SuiteProblem) -> None:
+    reference = ast.parse(entry.path.read_text())
+    candidate = ast.parse(identity(problem_of(entry), 3).source)
+    model = next(node for node in reference.body if isinstance(node, ast.ClassDef))
+    renamed = next(node for node in candidate.body if isinstance(node, ast.ClassDef))
+    assert renamed.name == "ModelNew"
+    assert ast.dump(ast.Module(renamed.body, [])) == ast.dump(ast.Module(model.body, []))
+    assert not any(isinstance(node, ast.FunctionDef) for node in candidate.body)
+
+
+def test_every_run_is_a_new_candidate() -> None:
+    problem = problem_of(SUITE[0])
+    assert len({identity(problem, run).id for run in range(20)}) == 20
+
+
+class Slotted(ScriptedHarness):
+    """The scripted harness judges by slots, which the reference as a candidate has none of."""
+
+    fate = ""
+
+    def evaluate(self, problem: Problem, candidate: Candidate, tier: Tier = "quick") -> Evaluation:
+        slots = {"tile": 64, "stages": 1, "fate": self.fate}
+        return super().evaluate(problem, candidate.model_copy(update={"slots": slots}), tier)
+
+
+def test_a_ratio_for_every_run() -> None:
+    assert identity_ratios(Slotted(), problem_of(SUITE[0]), 3) == pytest.approx([2.0] * 3)
+
+
+def test_a_refused_reference_is_the_harnesss_fault() -> None:
+    harness = Slotted()
+    harness.fate = "wrong"
+    with pytest.raises(InfraError, match="the reference itself is incorrect_numerical"):
+        identity_ratios(harness, problem_of(SUITE[0]), 1)
+
+
+def test_rates_count_every_candidate_once(tmp_path: Path) -> None:
+    harness = Slotted(delay_s=0.02)
+    problem = problem_of(SUITE[0])
+    rate = per_minute(harness, problem, [identity(problem, run) for run in range(8)], threads=4)
+    assert len([call for call in harness.calls if call[0] == "quick"]) == 8
+    assert harness.most_at_once > 1
+    assert 60 * 8 / 2 < rate < 60 * 8 / 0.04
