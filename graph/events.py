@@ -22,10 +22,12 @@ class EventLog:
                 self._tell,
                 structlog.processors.JSONRenderer(),
             ],
+            wrapper_class=structlog.make_filtering_bound_logger(0),  # A host program may have configured another.
+            context_class=dict,
         )
 
     def emit(self, event: str, **fields: Any) -> None:
-        self._log.msg(event, **fields)
+        self._log.info(event, **fields)
 
     def close(self) -> None:
         self._file.close()
