@@ -21,15 +21,13 @@ class Bench:
     def __init__(self, given: Collaborators | None = None, **settings: Any) -> None:
         self._context = make_context(settings)
         self._given = given or Collaborators()
-        self._own: Harness | None = None
+        self._open: Harness | None = None
 
     @property
     def harness(self) -> Harness:
-        if self._given.harness is not None:
-            return self._given.harness
-        if self._own is None:
-            self._own = open_harness_for(self._context)
-        return self._own
+        if self._open is None:
+            self._open = self._given.harness or open_harness_for(self._context)
+        return self._open
 
     def optimize(self, path: Path) -> Result:
         """Optimises one problem. Raises as `warpsmith.graph.optimize` does."""
@@ -48,6 +46,6 @@ class Bench:
             raise
 
     def close(self) -> None:
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        harness, self._open = self._open, None
+        if harness is not None and harness is not self._given.harness:
+            harness.close()

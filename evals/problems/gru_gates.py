@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-ranges = {"batch": (1, 4096), "hidden": (1, 4096)}
-workloads = {"small": {"batch": 4, "hidden": 96}, "odd": {"batch": 17, "hidden": 509}}
+ranges = {"batch": (1, 4096)}
+workloads = {"small": {"batch": 4}, "odd": {"batch": 17}}
 
 
 class Model(nn.Module):
@@ -19,8 +19,8 @@ class Model(nn.Module):
         return (1 - update) * proposal + update * state
 
 
-def get_inputs(batch: int = 32, hidden: int = 512) -> list[torch.Tensor]:
-    return [torch.randn(batch, 3 * hidden), torch.randn(batch, 3 * hidden), torch.randn(batch, hidden)]
+def get_inputs(batch: int = 32) -> list[torch.Tensor]:
+    return [torch.randn(batch, 3 * 512), torch.randn(batch, 3 * 512), torch.randn(batch, 512)]
 
 
 def get_init_inputs() -> list[int]:

@@ -1,31 +1,60 @@
-"""The offline planner expresses the whole suite as kernels of its own."""
+"""The offline planner expresses the whole suite as kernels of its own, at every size that the problems declare."""
 
 import importlib.util
+from types import ModuleType
 
 import pytest
 import torch
 
 from warpsmith.evals.suite import SUITE, SuiteProblem
+from warpsmith.state.lowered import LoweredGraph
 from warpsmith.sub_agents.planner.forward import forward_plan
 from warpsmith.tools.worker.lowering import lower
 
 CHANGES_ITS_INPUTS = {"ema_in_place"}
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "entry", [entry for entry in SUITE if entry.name not in CHANGES_ITS_INPUTS], ids=lambda entry: entry.name
-)
-def test_nothing_is_left_to_pytorch(entry: SuiteProblem) -> None:
-    """At the main workload's sizes, on the meta device."""
+
+@pytest.fixture(scope="module", params=SUITE, ids=lambda entry: entry.name)
+def entry(request: pytest.FixtureRequest) -> SuiteProblem:
+    problem: SuiteProblem = request.param
+    return problem
+
+
+@pytest.fixture(scope="module")
+def module(entry: SuiteProblem) -> ModuleType:
     spec = importlib.util.spec_from_file_location(entry.name, entry.path)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def lowered(module: ModuleType) -> LoweredGraph:
+    """At the main workload's sizes, on the meta device."""
     with torch.device("meta"):
-        graph = lower(module.Model(*module.get_init_inputs()), module.get_inputs(), deadline_s=30.0)
-    assert graph.unsupported == ""
-    plan = forward_plan(graph)
+        return lower(module.Model(*module.get_init_inputs()), module.get_inputs(), deadline_s=30.0)
+
+
+def test_nothing_is_left_to_pytorch(entry: SuiteProblem, lowered: LoweredGraph) -> None:
+    assert lowered.unsupported == ""
+    if entry.name in CHANGES_ITS_INPUTS:
+        assert lowered.mutated
+        return
+    plan = forward_plan(lowered)
     assert plan.uncovered == ()
     assert [step.name for step in plan.steps if step.kind == "torch"] == []
+
+
+def test_every_size_that_workloads_vary_is_free(module: ModuleType, lowered: LoweredGraph) -> None:
+    """A size that export fixes makes kernels that fail on the problem's own other workloads."""
+    inputs = [node for node in lowered.nodes if node.op == "input"]
+    with torch.device("meta"):
+        main, odd = module.get_inputs(), module.get_inputs(**module.workloads["odd"])
+    for node, here, there in zip(inputs, main, odd, strict=True):
+        assert node.output is not None
+        for size, first, second in zip(node.output.shape, here.shape, there.shape, strict=True):
+            assert isinstance(size, str) or first == second, f"{node.target}: {node.output.shape}"
