@@ -71,7 +71,7 @@ class TritonSplitReduction:
                 default=rows,
             ),
             Slot(name="num_warps", role="configuration", choices=(2, 4, 8, 16), default=4 if tile <= 2048 else 8),
-            *access_slots(shape),
+            *access_slots(program, shape),
             *pass_slots(program),
             Slot(name="split", role="reduction", choices=splits, default=split, about="programs a row"),
         )
@@ -103,7 +103,7 @@ class TritonSplitReduction:
         assert isinstance(program, LoopProgram)
         rows, columns = int(setting["rows_per_program"]), int(setting["block_size"])
         code = row_code(program, setting, rows, columns)
-        made = passes(code, setting["passes"] == "online", index_dtype(code, values))
+        made = passes(code, setting["passes"] == "online", index_dtype(program))
         context = row_context(code, setting, values, (rows, columns))
         context["stages_of"] = self._stages(code, made, setting, context["name"])
         context |= self._workspaces(program, made, int(setting["split"]))

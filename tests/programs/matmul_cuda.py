@@ -1,0 +1,74 @@
+"""Runs rendered CUDA matrix products on the CPU, and compiles them for sm_90 without a GPU."""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from cuda_emulation import emulation
+from programs.matmul_cases import Case, answer, relative_error, tensors
+
+from warpsmith.sub_agents.kernel_source import KernelSource, Template
+from warpsmith.sub_agents.slots import Setting
+
+EXTRA = Path(__file__).with_name("matmul_emulation.hpp")
+
+
+def emulated_error(template: Template, given: Case, setting: Setting) -> float:
+    """The largest relative error over the stores. Raises EmulationError where the kernel writes outside an output."""
+    source = template.render(given.program, setting, given.values)
+    inputs = tensors(given)
+    function, torch = emulated(source)
+    result = function(*(inputs[name] for name in source.reads), *(given.hints[name] for name in source.symbols))
+    torch.check_guards()
+    results = list(result) if isinstance(result, tuple) else [result]
+    return max(relative_error(mine, want) for mine, want in zip(results, answer(given, inputs), strict=True))
+
+
+def emulated(source: KernelSource) -> tuple[Any, Any]:
+    """The host function with tensor-core instructions emulated too, and the torch that it runs on."""
+    extra = EXTRA.read_text().replace("#pragma once", "")
+    cupy = SimpleNamespace(**vars(emulation.fake_cupy()))
+    cupy.RawModule = lambda *, code, options=(): emulation.Module(code, options, extra)
+    torch = emulation.FakeTorch()
+    namespace: dict[str, Any] = {}
+    exec("import functools", namespace)  # noqa: S102 - as the emulation itself does
+    namespace |= {"torch": torch, "cupy": cupy}
+    exec(compile(source.code, "<candidate>", "exec"), namespace)  # noqa: S102
+    return namespace[source.function], torch
+
+
+def cuda_text(source: KernelSource) -> str:
+    """The CUDA C++ in a candidate's source."""
+    found = re.search(r'r"""\n(.*?)\n"""', source.code, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def compiled(source: KernelSource, arch: str = "sm_90", **macros: int) -> dict[str, dict[str, int]]:
+    """Resources by kernel name from NVRTC's cubin. Raises cuda.core's error with the compiler's log."""
+    from cuda.core import Program, ProgramOptions
+
+    options = ProgramOptions(arch=arch, std="c++17", define_macro=[(k, str(v)) for k, v in macros.items()])
+    code = Program(cuda_text(source), "c++", options).compile("cubin").code
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(code)
+        file.flush()
+        command = [knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        sass = subprocess.run([*command[:1], "-sass", file.name], capture_output=True, text=True, check=True).stdout
+    found = {}
+    for name, registers, stack in re.findall(r"Function (\w+):\s*\n\s*REG:(\d+) STACK:(\d+)", usage):
+        text = sass.split(f"Function : {name}")[1].split("Function : ")[0]
+        found[name] = {
+            "registers": int(registers),
+            "stack_bytes": int(stack),
+            "spills": len(re.findall(r"\b(?:STL|LDL)\b", text)),
+            "mma": len(re.findall(r"\bHMMA\b", text)),
+            "wgmma": len(re.findall(r"\bHGMMA\b", text)),
+        }
+    return found
