@@ -2,11 +2,15 @@
 
 from ...state.candidate import Language
 from ..kernel_source import Template
+from .cuda_matmul import CudaMatmul
 from .cuda_pointwise import CudaPointwise
 from .cuda_row_block import CudaRowBlock
+from .triton_matmul import TritonMatmul
+from .triton_matvec import TritonMatvec
 from .triton_pointwise import TritonPointwise
 from .triton_row_looped import TritonRowLooped
 from .triton_row_persistent import TritonRowPersistent
+from .triton_split_matmul import TritonSplitMatmul
 from .triton_split_reduction import TritonSplitReduction
 
 _TEMPLATES: dict[Language, tuple[Template, ...]] = {
@@ -15,12 +19,14 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         TritonRowPersistent(),
         TritonRowLooped(),
         TritonSplitReduction(),
-        # Matrix products in Triton go here.
+        TritonSplitMatmul(),
+        TritonMatmul(),
+        TritonMatvec(),
     ),
     "cuda": (
         CudaPointwise(),
         CudaRowBlock(),
-        # Matrix products in CUDA C++ go here.
+        CudaMatmul(),
     ),
     "torch": (),
 }

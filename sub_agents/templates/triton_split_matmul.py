@@ -17,7 +17,7 @@ from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import extent, fold, operand_dtype, reads
-from .triton_matmul import INTERPRETED_DOT, best_tile, epilogue_bytes, epilogue_slot
+from .triton_matmul import INTERPRETED_DOT, best_tile, descriptors_possible, epilogue_bytes, epilogue_slot
 from .triton_matmul_source import Pieces, Values, batch_indices, batch_lines, pieces, plus, rendered, terms, written_out
 
 PLANES = {"fp16x3": ("high", "low"), "bf16x6": ("high", "middle", "low"), "packed": ("high",)}
@@ -41,8 +41,10 @@ class TritonSplitMatmul:
     name = "triton_split_matmul"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        """Any product of two operands of one dtype (fp32, fp16, bf16)."""
-        return isinstance(program, MatmulProgram) and operand_dtype(program) is not None
+        """fp32 products; of half-precision ones those whose layout TMA cannot read as it is."""
+        if not isinstance(program, MatmulProgram) or operand_dtype(program) is None:
+            return False
+        return operand_dtype(program) == "float32" or not descriptors_possible(fold(program))
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
