@@ -11,7 +11,7 @@ from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_expression import HALVES, Printer
-from .triton_render import Values, cast_if_wide, host_context, render, wide_on_host
+from .triton_render import Values, cast_if_wide, host_context, render, specialise_slots, wide_on_host
 
 BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
@@ -95,7 +95,7 @@ class TritonPointwise:
                     default=64 if layout == "two_sided" else 256,
                 ),
             )
-        return tuple(slots)
+        return (*slots, *specialise_slots(program))
 
     def legal(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
@@ -122,7 +122,7 @@ class TritonPointwise:
         columns = int(setting["columns"]) if two_sided else 0
         rows = block // columns if two_sided else block
         code = self._tile(program, printer, two_sided, (rows, columns))
-        context = host_context(program, values)
+        context = host_context(program, values, setting)
         context |= self._context(code, setting, values, (rows, columns))
         context |= {"prelude": printer.prelude()}
         return KernelSource(

@@ -143,7 +143,39 @@ def device_arg{name}(x, i, y, j):
 _SOURCES["argmax"] = _ARGUMENT.format(name="max", sign=">")
 _SOURCES["argmin"] = _ARGUMENT.format(name="min", sign="<")
 
-_NEEDS = {"remainder": ("fmod",), "floor_div": ("fmod",)}
+_REDUCE = """if triton.knobs.runtime.interpret:
+
+    @triton.jit
+    def device_reduce_{name}(x):
+        nan = tl.max((x != x).to(tl.int32), axis=1, keep_dims=True)
+        return tl.where(nan != 0, float("nan"), tl.{name}(x, axis=1, keep_dims=True)).to(x.dtype)
+
+else:
+
+    @triton.jit
+    def device_reduce_{name}(x):
+        return tl.reduce(x, 1, device_{name}, keep_dims=True)
+"""
+
+_REDUCE_ARGUMENT = """@triton.jit
+def device_reduce_arg{name}(x, i, far):
+    best = device_reduce_{name}(x)
+    hit = (x == best) | ((x != x) & (best != best))
+    return best, tl.min(tl.where(hit, i, far), axis=1, keep_dims=True)
+"""
+
+for _name in ("max", "min"):
+    _SOURCES[f"reduce_{_name}"] = _REDUCE.format(name=_name)
+    _SOURCES[f"reduce_arg{_name}"] = _REDUCE_ARGUMENT.format(name=_name)
+
+_NEEDS = {
+    "reduce_max": ("max",),
+    "reduce_min": ("min",),
+    "reduce_argmax": ("max", "reduce_max"),
+    "reduce_argmin": ("min", "reduce_min"),
+    "remainder": ("fmod",),
+    "floor_div": ("fmod",),
+}
 
 LIBDEVICE_IMPORT = "from triton.language.extra import libdevice"
 

@@ -81,8 +81,7 @@ class Plain:
         else:
             short = "max" if op in ("reduce_max", "reduce_any") else "min"
             if is_float(state.dtype):
-                printer.used[short] = None
-                text = f"tl.reduce({state.name}, 1, device_{short}, keep_dims=True)"
+                text = printer.call(f"reduce_{short}", state.name)
             else:
                 text = f"tl.{short}({state.name}, axis=1, keep_dims=True)"
         return [f"{state.name}{suffix} = {text}"]
@@ -149,7 +148,7 @@ class Argument:
     def _index(self) -> str:
         index = self.states[1]
         if self.code.column_mask:
-            return f"tl.where(column_ok, column, {index.identity}).to({TYPES[index.dtype]})"
+            return f"tl.where(column_ok, column.to({TYPES[index.dtype]}), {index.identity})"
         return f"column.to({TYPES[index.dtype]})"
 
     def merge(self) -> list[str]:
@@ -166,9 +165,7 @@ class Argument:
 
     def fold(self, suffix: str) -> list[str]:
         value, index = self.states
-        self.code.printer.used[self._function] = None
-        pair = f"({value.name}, {index.name})"
-        call = f"tl.reduce({pair}, 1, device_{self._function}, keep_dims=True)"
+        call = self.code.printer.call(f"reduce_{self._function}", value.name, index.name, index.identity)
         return [f"{value.name}{suffix}, {index.name}{suffix} = {call}"]
 
     def resolve(self, suffix: str, statement: Statement) -> list[str]:
@@ -218,10 +215,9 @@ class OnlineExp:
     def fold(self, suffix: str) -> list[str]:
         peak, total = self.states
         printer = self.code.printer
-        printer.used["max"] = None
         scaled = f"{total.name} * {printer.exp(f'{peak.name} - {peak.name}{suffix}', peak.dtype)}"
         return [
-            f"{peak.name}{suffix} = tl.reduce({peak.name}, 1, device_max, keep_dims=True)",
+            f"{peak.name}{suffix} = {printer.call('reduce_max', peak.name)}",
             f'{total.name}{suffix} = tl.sum(tl.where({peak.name} == float("-inf"), 0.0, {scaled}), '
             "axis=1, keep_dims=True)",
         ]

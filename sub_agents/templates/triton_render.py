@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ...state.program import LoopProgram
 from ...state.sizes import Size
+from ..slots import Setting, Slot
 from .triton_loop import INT32_LIMIT, Group, reads, reduced_axes, size_text, span, symbols
 
 Values = Mapping[str, tuple[tuple[Size, ...], str]]
@@ -30,11 +31,12 @@ def render(file: str, context: Mapping[str, Any]) -> str:
     return _environment().get_template(file).render(context)
 
 
-def parameters(program: LoopProgram, values: Values) -> str:
-    """The kernel's run-time parameters: inputs, outputs, symbols."""
+def parameters(program: LoopProgram, values: Values, specialised: bool) -> str:
+    """The kernel's parameters: inputs, outputs, and symbols, constant where the kernel is compiled for each size."""
     stores = dict.fromkeys(store.value for store in program.stores)
     names = [f"{name}_ptr" for name in (*reads(program), *stores)]
-    return ", ".join([*names, *symbols(program, values)])
+    kind = ": tl.constexpr" if specialised else ""
+    return ", ".join([*names, *(f"{name}{kind}" for name in symbols(program, values))])
 
 
 def arguments(program: LoopProgram, values: Values) -> str:
@@ -60,14 +62,22 @@ def returned(program: LoopProgram) -> str:
     return ", ".join(dict.fromkeys(store.value for store in program.stores))
 
 
-def host_context(program: LoopProgram, values: Values) -> dict[str, Any]:
+def specialise_slots(program: LoopProgram) -> tuple[Slot, ...]:
+    """Whether free sizes are constants of the kernel (compiled anew for each) or its arguments."""
+    if not symbols(program, {store.value: ((), "") for store in program.stores}):
+        return ()
+    about = "free sizes are constants of the kernel: compiled anew for each, but division and masks cost less"
+    return (Slot(name="specialise", role="compute", choices=(True, False), default=True, about=about),)
+
+
+def host_context(program: LoopProgram, values: Values, setting: Setting) -> dict[str, Any]:
     """The names that every kernel file uses."""
     taken = symbols(program, values)
     return {
         "name": program.name,
         "kernel": f"{program.name}_kernel",
         "function": f"run_{program.name}",
-        "parameters": parameters(program, values),
+        "parameters": parameters(program, values, bool(setting.get("specialise", False))),
         "arguments": arguments(program, values),
         "signature": ", ".join((*reads(program), *taken)),
         "allocations": allocations(program, values),

@@ -11,7 +11,7 @@ from . import triton_loop as loop
 from .triton_expression import Printer
 from .triton_pointwise import element_bytes, is_rounded
 from .triton_reduction import Pass, RowSchedule, passes, row_printer, split_stores
-from .triton_render import Values, cast_if_wide, host_context, wide_on_host
+from .triton_render import Values, cast_if_wide, host_context, specialise_slots, wide_on_host
 
 
 def power_of_two_at_least(n: int) -> int:
@@ -90,18 +90,20 @@ def access(setting: Setting) -> loop.Access:
     )
 
 
-def access_slots(shape: RowShape) -> tuple[Slot, ...]:
+def access_slots(program: LoopProgram, shape: RowShape) -> tuple[Slot, ...]:
     """Slots that every reduction template has."""
     return (
         Slot(name="load_eviction", role="memory", choices=("default", "evict_first", "evict_last"), default="default"),
         Slot(name="store_cache", role="memory", choices=("default", "cs"), default="default"),
         Slot(name="exact_math", role="compute", choices=(True, False), default=not shape.rounded),
+        *specialise_slots(program),
     )
 
 
-def index_dtype(code: loop.TileCode, values: Values) -> str:
-    assert code.columns is not None
-    return "int64" if cast_if_wide(code.program, [code.columns], values) else "int32"
+def index_dtype(program: LoopProgram) -> str:
+    """Of an index along the reduced extent. A free extent is taken to stay below 2^31."""
+    extent = product(program.space[a] for a in loop.reduced_axes(program))
+    return "int64" if isinstance(extent, int) and extent >= loop.INT32_LIMIT else "int32"
 
 
 def row_context(code: loop.TileCode, setting: Setting, values: Values, sizes: tuple[int, int]) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def row_context(code: loop.TileCode, setting: Setting, values: Values, sizes: tu
     space = " x ".join(
         f"{n}{' (reduced)' if flag else ''}" for n, flag in zip(program.space, program.reduced, strict=True)
     )
-    return host_context(program, values) | {
+    return host_context(program, values, setting) | {
         "about": f"Reduction over {space}.",
         "wide": wide_on_host(program, values),
         "row_cast": cast_if_wide(program, [rows, columns], values),

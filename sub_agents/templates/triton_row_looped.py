@@ -67,7 +67,7 @@ class TritonRowLooped:
             ),
             Slot(name="rows_per_program", role="configuration", choices=tuple(chosen), default=rows),
             Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps),
-            *access_slots(shape),
+            *access_slots(program, shape),
             *pass_slots(program),
         )
 
@@ -94,7 +94,7 @@ class TritonRowLooped:
         rows, columns = int(setting["rows_per_program"]), int(setting["block_size"])
         code = row_code(program, setting, rows, columns)
         context = row_context(code, setting, values, (rows, columns))
-        context |= self._parts(code, setting, index_dtype(code, values))
+        context |= self._parts(code, setting, index_dtype(program))
         context["stages"] = f", num_stages={setting['stages']}" if int(setting["stages"]) > 1 else ""
         context["prelude"] = code.printer.prelude()
         return KernelSource(

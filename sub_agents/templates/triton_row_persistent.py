@@ -62,7 +62,7 @@ class TritonRowPersistent:
             Slot(name="rows_per_program", role="configuration", choices=_with(choices, rows), default=rows),
             Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps),
             Slot(name="columns", role="memory", choices=(columns,), default=columns, about="the tile's width"),
-            *access_slots(shape),
+            *access_slots(program, shape),
         )
 
     def legal(
@@ -94,7 +94,7 @@ class TritonRowPersistent:
         code = row_code(program, setting, rows, columns)
         context = row_context(code, setting, values, (rows, columns))
         context["symbolic"] = bool(loop.symbols_of(product(program.space[a] for a in loop.reduced_axes(program))))
-        context["lines"] = self._lines(code, access(setting), index_dtype(code, values))
+        context["lines"] = self._lines(code, access(setting), index_dtype(program))
         context["prelude"] = code.printer.prelude()
         return KernelSource(
             imports=("import torch", *code.printer.imports()),
