@@ -98,7 +98,7 @@ def _drive(run: RunDirectory, context: Context, given: Collaborators | None, inp
         allowed = [(kind.__module__, kind.__name__) for kind in CHECKPOINTED]
         saver = SqliteSaver(connection, serde=JsonPlusSerializer(allowed_msgpack_modules=allowed))
         graph = build_graph(saver)
-        if inputs is None and not graph.get_state(config).next:
+        if inputs is None and graph.get_state(config).created_at is None:
             raise InvalidInput(f"{run.path}: stopped before its first step; start the run again")
         try:
             with _stop_on_interrupt(services):
