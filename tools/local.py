@@ -192,6 +192,7 @@ class LocalHarness:
             "path": str(scratch / "candidate.py"),
             "box": self._box(scratch, problem),
             "max_memory_bytes": self.settings.max_memory_bytes,
+            "compiled": bool(compiled.report.kernels) and not compiled.report.warnings,
         }
         with self._gpu_lock:
             reply = self._judge(problem).ask("evaluate", _EVALUATE_S, **body)

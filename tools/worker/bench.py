@@ -108,24 +108,38 @@ class OwnCalls:
     def __init__(self, call: Any, device: torch.device) -> None:
         self.call = call
         self.stopwatch = Stopwatch(device)
-        self.lead_ms = 0.0
+        self.lead = Lead()
 
-    def warm_up(self, arguments: list[Any], count: int = 3) -> Any:
-        """Runs a few times and sets the lead so that the launch stays hidden."""
-        result = None
-        host = []
+    def warm_up(self, arguments: list[Any], count: int = 3) -> None:
+        """Runs a few times and learns how long the host takes to enqueue."""
         for _ in range(count):
-            result, _, host_ms = self.stopwatch.time(self.call, clone_nested(arguments), 0.0)
-            host.append(host_ms)
-        self.lead_ms = lead_for(min(host))
-        return result
+            _, _, host_ms = self.stopwatch.time(self.call, clone_nested(arguments), 0.0)
+            self.lead.learn(host_ms)
 
     def time(self, arguments: list[Any]) -> tuple[Any, float]:
-        result, milliseconds, _ = self.stopwatch.time(self.call, arguments, self.lead_ms)
+        """One call: result and ms. `Lead.exposed` tells whether the launch was hidden."""
+        result, milliseconds, host_ms = self.stopwatch.time(self.call, arguments, self.lead.ms)
+        self.lead.learn(host_ms)
         return result, milliseconds
 
 
-def lead_for(host_ms: float) -> float:
-    """How long the GPU should wait for the host to enqueue one call, in ms. Bounded: a call that synchronises gains
-    nothing from it."""
-    return min(5.0, 1.5 * host_ms + 0.03)
+class Lead:
+    """How long the GPU waits before a timed call, so that the host has enqueued all of it by then.
+
+    A host that was idle takes several times as long as a warm one, so the margin is wide, and a call that was exposed
+    all the same is told so that it can be measured again. Bounded: a call that synchronises gains nothing.
+    """
+
+    LONGEST_MS = 5.0
+    MARGIN = 3.0
+    LEAST_MS = 0.3
+
+    def __init__(self) -> None:
+        self.ms = self.LEAST_MS
+        self.exposed = False
+
+    def learn(self, host_ms: float) -> None:
+        """Takes in the host's time of one call."""
+        self.exposed = host_ms > 0.9 * self.ms and self.ms < self.LONGEST_MS
+        if self.MARGIN * host_ms > self.ms:
+            self.ms = min(self.LONGEST_MS, self.MARGIN * host_ms + self.LEAST_MS)

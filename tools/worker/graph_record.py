@@ -173,6 +173,7 @@ def _call(node: fx.Node, sizes: _Sizes) -> list[Node]:
             args=tuple(_argument(a, sizes) for a in node.args),
             kwargs={key: _argument(a, sizes) for key, a in node.kwargs.items()},
             output=sizes.value(value) if isinstance(value, torch.Tensor) else None,
+            output_count=len(value) if isinstance(value, (list, tuple)) else 1,
         )
     ]
 
@@ -232,7 +233,7 @@ class _Leaf:
 def _written(structure: Any) -> Any:
     if isinstance(structure, _Leaf):
         return structure.written_form
-    if type(structure) is tuple:
+    if type(structure) is tuple or type(structure).__module__ == "torch.return_types":
         return {"tuple": [_written(part) for part in structure]}
     if type(structure) is list:
         return [_written(part) for part in structure]

@@ -128,8 +128,12 @@ class Judge:
         times = []
         for number in range(int(body.get("samples", 50))):
             values = self.inputs(workload, "problem", number)
-            self.flush()
-            times.append(calls.time(values)[1])
+            for _ in range(3):
+                self.flush()
+                milliseconds = calls.time(clone_nested(values))[1]
+                if not calls.lead.exposed:
+                    break
+            times.append(milliseconds)
         summary = statistics.sample([max(t, 1e-6) for t in times])
         self._own[(name, workload.name)] = calls
         return Baseline(

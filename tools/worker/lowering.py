@@ -5,6 +5,8 @@ concatenation, a division) is frozen and the export repeated; what cannot be exp
 `LoweredGraph` with `unsupported` set to one line.
 """
 
+import functools
+import inspect
 import signal
 import threading
 import warnings
@@ -81,17 +83,31 @@ def _lower(model: nn.Module, inputs: tuple[Any, ...], free: dict[int, tuple[int,
 def _export(model: nn.Module, inputs: tuple[Any, ...], free: dict[int, tuple[int, ...]]) -> ExportedProgram:
     if any(isinstance(value, (list, tuple, dict)) for value in inputs):
         raise Unsupported("an input is a list, tuple or dict; only tensors and scalars are lowered")
+    exported = export(model, inputs, dynamic_shapes=_dynamic_shapes(model, inputs, free), strict=False)
+    if len(exported.graph.nodes) > MAX_NODES:
+        raise Unsupported(f"{len(exported.graph.nodes)} operators, more than the {MAX_NODES} that are lowered")
+    return exported.run_decompositions(dict(_decompositions()))
+
+
+def _dynamic_shapes(model: nn.Module, inputs: tuple[Any, ...], free: dict[int, tuple[int, ...]]) -> Any:
+    """Export's way to say which dimensions are free; arguments behind a `*` are a tuple of their own."""
     shapes = tuple(
         {dim: Dim.AUTO for dim in free.get(i, ())} or None if isinstance(value, torch.Tensor) else None
         for i, value in enumerate(inputs)
     )
-    exported = export(model, inputs, dynamic_shapes=shapes if any(shapes) else None, strict=False)
-    if len(exported.graph.nodes) > MAX_NODES:
-        raise Unsupported(f"{len(exported.graph.nodes)} operators, more than the {MAX_NODES} that are lowered")
-    table = default_decompositions()
-    for operator in [op for op in table if str(op).split(".")[1] in KEPT]:
-        table.pop(operator)
-    return exported.run_decompositions(table)
+    if not any(shapes):
+        return None
+    kinds = [parameter.kind for parameter in inspect.signature(model.forward).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return shapes
+    named = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return (*shapes[:named], shapes[named:])
+
+
+@functools.cache
+def _decompositions() -> dict[Any, Any]:
+    """Core ATen's table without the operators that are kept whole; building it costs more than most exports."""
+    return {op: rule for op, rule in default_decompositions().items() if str(op).split(".")[1] not in KEPT}
 
 
 def _record(exported: ExportedProgram, model: nn.Module) -> LoweredGraph:

@@ -1,14 +1,18 @@
-"""Registers, spills and shared memory of compiled kernels, read from their machine code by cuobjdump."""
+"""Registers, stack and shared memory of compiled kernels, read from the ELF file that a cubin is.
 
-import re
-import subprocess
-import tempfile
+Read here rather than by cuobjdump, whose version must match the compiler's. Layout: ELF64; attributes in section
+`.nv.info` as (format, attribute, size, payload) with payload (symbol index, value); static shared memory is the size of
+`.nv.shared.<kernel>`. Attribute numbers as in the `EIATTR_*` names that nvdisasm prints.
+"""
+
+import struct
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-_USAGE = re.compile(r"Function (\S+?):\s*\n?\s*(?:Fatbin.*\n)?\s*REG:(\d+)\s+STACK:(\d+)\s+SHARED:(\d+)", re.MULTILINE)
+_EIATTR_FRAME_SIZE, _EIATTR_REGCOUNT = 0x11, 0x2F
+_SIZED_VALUE = 4
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
 
 
 @dataclass
@@ -18,35 +22,60 @@ class KernelFacts:
     name: str
     registers: int = 0
     spill_bytes: int = 0
+    """Stack frame a thread: spilled registers and arrays that did not fit in registers."""
     shared_bytes: int = 0
     num_warps: int = 4
 
 
-@cache
-def _tool(name: str) -> str | None:
-    """A binary utility from Triton's wheel, else from the CUDA toolkit."""
-    import shutil
-
-    import triton
-
-    packaged = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
-    return str(packaged) if packaged.exists() else shutil.which(name)
-
-
 def of_cubin(cubin: bytes) -> list[KernelFacts]:
-    """Facts of every kernel in a cubin; empty where no tool can read it."""
-    tool = _tool("cuobjdump")
-    if tool is None:
+    """Facts of every kernel in a cubin; empty where it is no ELF file of the known layout."""
+    try:
+        return _read(cubin)
+    except (struct.error, ValueError, IndexError, UnicodeDecodeError):
         return []
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        shown = subprocess.run(
-            [tool, "--dump-resource-usage", file.name], capture_output=True, text=True, timeout=30, check=False
-        )
-    found = []
-    for name, registers, stack, shared in _USAGE.findall(shown.stdout):
-        found.append(KernelFacts(name, int(registers), int(stack), int(shared)))
+
+
+def _read(cubin: bytes) -> list[KernelFacts]:
+    if cubin[:4] != b"\x7fELF":
+        return []
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [_SECTION.unpack_from(cubin, table + i * size) for i in range(count)]
+    sections = {_text(cubin, headers[names_index][4] + h[0]): h for h in headers}
+    names = [name.removeprefix(".text.") for name in sections if name.startswith(".text.")]
+    kernels = {name: KernelFacts(name) for name in names}
+    symbols = _symbols(cubin, sections)
+    for attribute, symbol, number in _attributes(cubin, sections[".nv.info"]):
+        kernel = kernels.get(symbols.get(symbol, ""))
+        if kernel is not None and attribute == _EIATTR_REGCOUNT:
+            kernel.registers = number
+        elif kernel is not None and attribute == _EIATTR_FRAME_SIZE:
+            kernel.spill_bytes = number
+    for name, kernel in kernels.items():
+        shared = sections.get(f".nv.shared.{name}")
+        kernel.shared_bytes = int(shared[5]) if shared else 0
+    return list(kernels.values())
+
+
+def _text(cubin: bytes, start: int) -> str:
+    return cubin[start : cubin.index(b"\0", start)].decode()
+
+
+def _symbols(cubin: bytes, sections: dict[str, Any]) -> dict[int, str]:
+    table, strings = sections[".symtab"], sections[".strtab"]
+    entries = range(table[5] // _SYMBOL.size)
+    return {i: _text(cubin, strings[4] + _SYMBOL.unpack_from(cubin, table[4] + i * _SYMBOL.size)[0]) for i in entries}
+
+
+def _attributes(cubin: bytes, section: Any) -> list[tuple[int, int, int]]:
+    found, position, end = [], section[4], section[4] + section[5]
+    while position < end:
+        form, attribute, size = struct.unpack_from("<BBH", cubin, position)
+        position += 4
+        if form == _SIZED_VALUE:
+            if size == 8:
+                found.append((attribute, *struct.unpack_from("<II", cubin, position)))
+            position += size
     return found
 
 

@@ -21,7 +21,6 @@ def preload() -> None:
     _optional("triton.language.extra.libdevice")
     _optional("torch.export")
     _optional("torch._dynamo")
-    _optional("torch._inductor.compile_fx")
     for module in ("baselines", "child", "device_probe", "judge", "lowering", "problem_worker", "verdict"):
         importlib.import_module(f"{__package__}.{module}")
     if hasattr(triton_cache, "triton_key"):

@@ -22,7 +22,10 @@ _QUICK_KINDS = ("problem", "normal", "spike", "negative")
 _REPEATS_BELOW = 4096
 """Outputs with fewer elements are judged over several repeats, pooled."""
 _REPEATS = 8
-_LOAD_S, _CALL_S = 120.0, 60.0
+_LOAD_S = 120.0
+_CALL_S = 60.0
+"""Longest call that may still have to compile."""
+_COMPILED_CALL_S = 10.0
 _MEASUREMENTS = 4
 """The first and up to three more when the spread is too large."""
 
@@ -38,7 +41,7 @@ def judge_candidate(judge: "Judge", body: dict[str, Any]) -> Evaluation:
     session = Session(judge.server, request)
     try:
         with session:
-            trial = Trial(judge, session, body["path"])
+            trial = Trial(judge, session, body)
             trial.prepare()
             for workload, kinds in _battery(judge, tier):
                 for kind in kinds:
@@ -96,10 +99,12 @@ def _timed(judge: "Judge", tier: str) -> list[Workload]:
 class Trial:
     """One candidate in its process, with the instances that the judge made of it."""
 
-    def __init__(self, judge: "Judge", session: Session, path: str) -> None:
+    def __init__(self, judge: "Judge", session: Session, body: dict[str, Any]) -> None:
         self.judge = judge
         self.session = session
-        self.path = path
+        self.path = str(body["path"])
+        self.baseline = body.get("baseline")
+        self.call_s = _COMPILED_CALL_S if body.get("compiled") else _CALL_S
         self.setup_ms = 0.0
         self.mapped = ""
         self._roundoffs: list[float] = []
@@ -191,7 +196,7 @@ class Trial:
         bench = self.map(workload, expected)
         inputs = judge.inputs(workload, kind, number)
         bench.write(inputs)
-        reply = self.session.ask("call", _CALL_S, instance=instance, lead_ms=0.0)
+        reply = self.session.ask("call", self.call_s, instance=instance, lead_ms=0.0)
         check_layout(reply, expected)
         _, written = structure.flatten(inputs)
         now = bench.input_tensors()
@@ -229,7 +234,7 @@ class Trial:
         """Pairs against the best baseline, again while the spread is too large."""
         judge = self.judge
         expected = judge.expectation(workload, "problem", 0, "timed")
-        name = judge.best_baseline.get(workload.name, "eager")
+        name = self.baseline or judge.best_baseline.get(workload.name, "eager")
         duel = pairs.Duel(
             session=self.session,
             bench=self.map(workload, expected),
@@ -239,7 +244,7 @@ class Trial:
             verify=Verifier(judge, workload.name, expected).verify,
             flush=judge.flush,
         )
-        plan = pairs.Plan() if judge.device.type == "cuda" else pairs.Plan(pairs=4, warm_ups=2)
+        plan = pairs.Plan(deadline_s=self.call_s) if judge.device.type == "cuda" else pairs.Plan(pairs=4, warm_ups=2)
         for _ in range(_MEASUREMENTS if judge.device.type == "cuda" else 1):
             found = pairs.run_pairs(duel, plan)
             if statistics.spread(found.candidate_ms) <= statistics.SPREAD_LIMIT:
@@ -294,7 +299,7 @@ class Verifier:
         self.judge = judge
         self.workload = workload
         self.expected = expected
-        self.audited = {0, 49} | {draws.fresh_seed() % 50 for _ in range(3)}
+        self.audited = {0} | {draws.fresh_seed() % 50 for _ in range(2)}
 
     def verify(
         self, number: int, inputs: list[Any], delivered: list[torch.Tensor], baseline_output: list[torch.Tensor]
@@ -323,5 +328,8 @@ def _close(got: torch.Tensor, own: torch.Tensor, leaf: Leaf) -> bool:
         return False
     if not got.is_floating_point():
         return bool(torch.equal(got, own))
-    found = compare.distance(got, own.double(), leaf.element_limit)
-    return found.rms_error <= leaf.bound_rms and found.excess == 0 and found.misplaced == 0
+    difference = got.float() - own.float()
+    count = max(1, difference.numel())
+    # NaN anywhere makes both False, and the oracle looks closer.
+    rms = float(torch.linalg.vector_norm(difference)) / count**0.5
+    return rms <= leaf.bound_rms and float(difference.abs_().max()) <= leaf.element_limit if count else True
