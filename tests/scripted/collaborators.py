@@ -3,10 +3,12 @@
 Everything is computed from the candidate's slots, so that a test can say beforehand which one must win.
 """
 
+import ast
 import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from warpsmith.state.brief import Brief
 from warpsmith.state.candidate import Candidate, Language, make_candidate
@@ -43,12 +45,17 @@ def kernel(language: Language, tile: int, stages: int = 1, parent: str | None = 
     return make_candidate(source, language, origin="template", template="scripted", slots=slots, parent=parent)
 
 
+def written_slots(candidate: Candidate) -> dict[str, Any]:
+    """The slots as the source has them: a harness goes by nothing else."""
+    written = candidate.source.partition("slots = ")[2].splitlines()[0]
+    return dict(ast.literal_eval(written))
+
+
 def speedup_of(candidate: Candidate) -> float:
     """Best at tile 64; CUDA is a tenth faster than Triton; each stage adds 5%."""
-    tile, stages = int(candidate.slots["tile"]), int(candidate.slots["stages"])
-    return (
-        2.0 * 0.8 ** abs(tile.bit_length() - 7) * (1.1 if candidate.language == "cuda" else 1.0) * 1.05 ** (stages - 1)
-    )
+    slots, cuda = written_slots(candidate), "language = 'cuda'" in candidate.source
+    tile, stages = int(slots["tile"]), int(slots["stages"])
+    return 2.0 * 0.8 ** abs(tile.bit_length() - 7) * (1.1 if cuda else 1.0) * 1.05 ** (stages - 1)
 
 
 @dataclass
@@ -94,7 +101,7 @@ class ScriptedHarness:
 
     def compile(self, problem: Problem, candidate: Candidate) -> CompileReport:
         self._note("compile", candidate.id)
-        failed = candidate.slots.get("fate") == "compile"
+        failed = written_slots(candidate)["fate"] == "compile"
         return CompileReport(ok=not failed, seconds=0.1, error="tile.py:3: error: no such tile" if failed else "")
 
     def evaluate(self, problem: Problem, candidate: Candidate, tier: Tier = "quick") -> Evaluation:
@@ -120,7 +127,7 @@ class ScriptedHarness:
             self.calls.append((what, id))
 
     def _verdict(self, problem: Problem, candidate: Candidate, tier: Tier, seen: int) -> Evaluation:
-        fate = candidate.slots.get("fate")
+        fate = written_slots(candidate)["fate"]
         common = {"candidate": candidate.id, "problem": problem.id, "tier": tier, "seconds": 0.5}
         report = CompileReport(ok=fate != "compile", seconds=0.1, error="no such tile" if fate == "compile" else "")
         if fate == "compile":

@@ -1,0 +1,147 @@
+"""What is learnt from an evaluation: feedback, diagnosis, what is kept, what is asked next."""
+
+from pathlib import Path
+
+import pytest
+from scripted.collaborators import GPU, SOURCE, ScriptedHarness, kernel
+
+from warpsmith.graph.diagnosis import COMPUTE, MEMORY, OCCUPANCY, bottleneck
+from warpsmith.graph.feedback import make_feedback
+from warpsmith.graph.keeping import best_of_each_language, keepable, ranked
+from warpsmith.graph.search import PhasedSearch, next_phase, quota_left, rng_seed
+from warpsmith.state.candidate import Candidate
+from warpsmith.state.channels import Context, State
+from warpsmith.state.evaluation import Check, CompileReport, Evaluation, KernelResources, Status
+from warpsmith.state.profile import KernelProfile, Profile
+from warpsmith.state.trajectory import Row
+
+
+@pytest.fixture
+def judge(tmp_path: Path):
+    file = tmp_path / "p.py"
+    file.write_text(SOURCE)
+
+    def run(candidate: Candidate, speed: float = 1.0) -> Evaluation:
+        harness = ScriptedHarness(speed=speed)
+        return harness.evaluate(harness.load(file), candidate)
+
+    return run
+
+
+def row(number: int, language: str = "triton", rank: float = 1.0, status: Status = Status.PASSED) -> Row:
+    return Row(id=f"k{number}", language=language, phase="explore", round=1, status=status, rank=rank)
+
+
+def test_feedback_on_a_passed_kernel_says_time_best_and_gap(judge):
+    heard = make_feedback(judge(kernel("triton", 32)), judge(kernel("triton", 64)), best_rank=2.0, bottleneck="memory")
+    assert (heard.status, heard.error_digest, heard.trend, heard.bottleneck) == ("passed", "", "worse", "memory")
+    assert heard.time == "0.625 ms, 1.6x; best 2x; 25.0% slower than it"
+
+
+def test_a_kernel_slower_than_the_baseline_is_below_target(judge):
+    assert make_feedback(judge(kernel("triton", 64), speed=0.4), None, 1.0, "").status == "below_target"
+
+
+@pytest.mark.parametrize(("stages", "trend"), [(1, "level"), (2, "better")])
+def test_the_trend_is_against_the_parent_beyond_noise(judge, stages, trend):
+    assert make_feedback(judge(kernel("triton", 64, stages)), judge(kernel("triton", 64)), 2.0, "").trend == trend
+
+
+def test_feedback_on_a_failure_is_its_decisive_line(judge):
+    heard = make_feedback(judge(kernel("triton", 64, fate="compile")), None, 2.0, "")
+    assert (heard.status, heard.error_digest, heard.time, heard.trend) == (
+        "compile_error",
+        "no such tile",
+        "",
+        "failed",
+    )
+
+
+def test_a_hidden_workload_is_named_by_class_only(judge):
+    wrong = judge(kernel("triton", 64, fate="wrong"))
+    hidden = Check(workload="secret", draw="spike", passed=False, worst="at [3, 7]: 1 for 2", hidden=True)
+    heard = make_feedback(wrong.model_copy(update={"checks": (hidden,)}), None, 2.0, "")
+    assert heard.error_digest == "incorrect_numerical on a hidden workload"
+
+
+def counters(**metrics: float) -> Profile:
+    named = {MEMORY: 0.1, COMPUTE: 0.1, OCCUPANCY: 0.5, **metrics}
+    return Profile(candidate="k", kernels=(KernelProfile(name="main", duration_ms=1, share=1, metrics=named),))
+
+
+@pytest.mark.parametrize(
+    ("metrics", "found"),
+    [({MEMORY: 0.9}, "memory bandwidth"), ({COMPUTE: 0.9}, "compute"), ({OCCUPANCY: 0.1}, "latency"), ({}, "latency")],
+)
+def test_counters_name_the_saturated_unit(judge, metrics, found):
+    assert bottleneck(judge(kernel("triton", 16)), counters(**metrics), GPU).startswith(found)
+
+
+def test_spills_are_seen_without_counters(judge):
+    spilling = CompileReport(ok=True, seconds=1, kernels=(KernelResources(name="main", registers=255, spill_bytes=64),))
+    evaluation = judge(kernel("triton", 16)).model_copy(update={"compile": spilling})
+    assert bottleneck(evaluation, None, GPU).startswith("registers: main spills 64 bytes")
+
+
+def test_time_spent_outside_comes_before_counters(judge):
+    evaluation = judge(kernel("triton", 16)).model_copy(update={"custom_share": 0.2})
+    assert bottleneck(evaluation, counters(), GPU).startswith("outside: 80%")
+
+
+def test_a_failed_kernel_has_no_bottleneck(judge):
+    assert bottleneck(judge(kernel("triton", 64, fate="wrong")), counters(), GPU) == ""
+
+
+def test_only_passed_is_kept_on_a_gpu_and_only_estimates_in_a_dry_run():
+    passed, unverified = row(1), row(2, status=Status.UNVERIFIED)
+    assert (keepable(passed, dry_run=False), keepable(unverified, dry_run=False)) == (True, False)
+    assert (keepable(passed, dry_run=True), keepable(unverified, dry_run=True)) == (False, True)
+
+
+def test_of_equal_kernels_the_earlier_ranks_first():
+    assert [r.id for r in ranked([row(1), row(2, rank=2), row(3), row(4, rank=0)], dry_run=False)] == ["k2", "k1", "k3"]
+
+
+def test_the_pool_keeps_the_best_of_each_language():
+    rows = [row(1, "cuda"), row(2, "cuda"), row(3, "cuda"), row(4, "triton")]
+    assert [r.id for r in best_of_each_language(rows, 2)] == ["k1", "k2", "k4"]
+
+
+@pytest.mark.parametrize("budget", range(1, 64))
+@pytest.mark.parametrize("languages", ["both", "triton"])
+def test_quotas_add_up_to_the_budget(budget, languages):
+    quotas = PhasedSearch().quotas(Context(budget=budget, languages=languages))
+    assert sum(quotas.values()) == budget
+    assert "explore" in quotas
+
+
+def test_the_default_budget_is_split_fourteen_eight_eight():
+    assert PhasedSearch().quotas(Context()) == {"explore": 14, "rewrite": 8, "tune": 8}
+
+
+def test_what_a_phase_leaves_goes_to_the_next():
+    state = State(problem="p", quotas={"explore": 14, "rewrite": 8, "tune": 8}, phase="rewrite", evaluations=10)
+    assert quota_left(state) == 12
+    assert next_phase(state) == "tune"
+    assert next_phase(state.model_copy(update={"phase": "tune"})) is None
+
+
+def test_a_round_that_brought_nothing_asks_for_diversity_and_more_of_it():
+    state = State(problem="p", quotas={"explore": 14}, phase="explore", rounds_without_gain=2)
+    (request,) = PhasedSearch().requests(state, Context())
+    assert (request.directive, request.temperature, request.n) == ("diversify", 2.0, 4)
+
+
+def test_tuning_shares_the_width_between_languages_near_the_best():
+    pool = (row(1, "cuda", 2.0), row(2, "triton", 1.9), row(3, "triton", 1.0))
+    state = State(problem="p", quotas={"explore": 14, "tune": 8}, phase="tune", pool=pool, best_rank=2.0)
+    search = PhasedSearch()
+    seeds = search.seeds(state, "tune")
+    assert seeds == ("k1", "k2")
+    requests = search.requests(state.model_copy(update={"seeds": seeds}), Context(width=5))
+    assert [(request.language, request.n) for request in requests] == [("cuda", 3), ("triton", 2)]
+
+
+def test_seeds_of_the_generator_are_the_same_everywhere():
+    assert rng_seed(0, 1, 0) == 3027814441
+    assert len({rng_seed(0, round_, 0) for round_ in range(50)}) == 50
