@@ -1,7 +1,8 @@
 """Choices that several CUDA templates share, and typed reading of settings."""
 
 from ...state.program import LoopProgram
-from ..slots import Setting
+from ..slots import Setting, Slot
+from .cuda_merges import find_merges
 from .cuda_types import BYTES
 
 
@@ -25,3 +26,22 @@ def vector_choices(program: LoopProgram) -> tuple[int, ...]:
     """Elements a vector: up to 16 bytes of the narrowest element, at most 16."""
     widest = min(16, 16 // narrowest_bytes(program))
     return tuple(width for width in (1, 2, 4, 8, 16) if width <= widest)
+
+
+def choice_of_width(program: LoopProgram) -> int:
+    """The default vector: 16 bytes of the narrowest element."""
+    width = 16 // narrowest_bytes(program)
+    return max(w for w in vector_choices(program) if w <= width)
+
+
+def passes_slot(program: LoopProgram) -> tuple[Slot, ...]:
+    """Whether pairs of reductions share a pass; no choice where there are none."""
+    every = frozenset(load.name for load in program.loads) | {s.name for s in program.body}
+    choices = ("online", "separate") if find_merges(program, every) else ("separate",)
+    return (Slot(name="passes", role="reduction", choices=choices, default=choices[0]),)
+
+
+def tile_registers(program: LoopProgram, setting: Setting) -> int:
+    """Registers that a thread's tile of loaded vectors takes."""
+    held = sum(BYTES[load.dtype] for load in program.loads)
+    return held * number(setting, "vector") * number(setting, "unroll") // 4

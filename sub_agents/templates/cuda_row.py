@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ...state.device import DeviceSheet
 from ...state.program import LoopProgram
-from ...state.sizes import Size, product, value
+from ...state.sizes import Size, factors, product, value
 from ..slots import Setting
 from .cuda_access import LOADS, STORES, address, fetch_text, output_lines, put_text, vector_of
 from .cuda_choices import text
@@ -14,7 +15,7 @@ from .cuda_names import identifier
 from .cuda_partial import accumulate, results
 from .cuda_passes import Flow, Pass
 from .cuda_render import index_type, parameters
-from .cuda_space import Access, Walk, space_of, walk
+from .cuda_space import Access, Space, Walk, space_of, walk
 from .cuda_types import BYTES, STORAGE, size_text
 
 ROWS, COLUMNS = "rows", "columns"
@@ -165,6 +166,28 @@ class RowText:
 def address_of(store: Access, rows: Walk) -> str:
     """The element that a row stores once."""
     return f"{store.pointer}[{rows.offset(store, 'long long')}]"
+
+
+def empty_rows(space: Space) -> str:
+    """Python condition under which there are no rows; empty where there always are."""
+    total = space.total(ROWS)
+    return f"{total} == 0" if factors(total)[1] or total == 0 else ""
+
+
+def looped_ms(program: LoopProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> float:
+    """Estimated time when a block of its own walks each row once a pass."""
+    rows, columns = extents(program, hints)
+    flow = row_flow(program, False, setting.get("passes") == "online")
+    moved = 0.0
+    for number, each in enumerate(flow.passes):
+        streamed = [n for n in flow.needed(flow.targets(each)) if n in flow.loads]
+        read = sum(BYTES[flow.loads[n].dtype] for n in streamed if not flow.loads[n].constant(ROWS))
+        # Every resident block's row stays in the L2 cache between passes only if all of them fit.
+        resident = min(rows, 4 * device.sm_count) * columns * held_bytes(program) < device.l2_bytes * 0.8
+        moved += rows * columns * (read * (0.3 if number and resident else 1.0))
+        moved += rows * columns * sum(BYTES[s.dtype] for s in each.stores)
+    busy = min(1.0, rows / device.sm_count)
+    return 1e3 * moved / (device.copy_bytes_per_s * max(busy, 1e-3)) * 1.02
 
 
 def held_bytes(program: LoopProgram) -> int:

@@ -2,7 +2,6 @@
 
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
-from ...state.sizes import factors
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES, vector_of
@@ -20,7 +19,7 @@ from .cuda_render import (
     wide_argument,
     width_lines,
 )
-from .cuda_row import COLUMNS, ROWS, RowText, columns_contiguous, extents, held_bytes, row_flow
+from .cuda_row import COLUMNS, ROWS, RowText, columns_contiguous, empty_rows, extents, held_bytes, row_flow
 from .cuda_types import compute_type
 
 REGISTERS_FOR_ROW = 96
@@ -175,7 +174,7 @@ def _host(text: RowText, threads: int, rows: int) -> Host:
     return Host(
         macros=("vec", "chunks", "even"),
         kernels=(Kernel(name),),
-        skip_if_empty="" if factors(total) == (1, ()) else f"{total} == 0",
+        skip_if_empty=empty_rows(space),
         body=(
             *width_lines(space.accesses, COLUMNS, number(text.setting, "vector"), text.divisors),
             f"columns = {columns}",

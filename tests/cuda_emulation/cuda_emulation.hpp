@@ -75,6 +75,7 @@ struct Fiber {
     std::unique_ptr<char[]> stack;
     uint3 index{};
     int block = 0, linear = 0, parity = 0;
+    long token = 0;  // generation of the cluster barrier that it arrived at
     bool done = false;
 };
 
@@ -349,7 +350,19 @@ inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
 inline float minimum(float a, float b) { return a < b || a != a ? a : b; }
 inline uint4 load_word_past_l1(const uint4* source) { return *source; }
 inline unsigned int cluster_rank() { return unsigned(emulation::current->block); }
-inline void cluster_sync() { emulation::wait(emulation::cluster_barrier, emulation::alive_in_cluster); }
+inline void cluster_arrive() {
+    auto& barrier = emulation::cluster_barrier;
+    emulation::current->token = barrier.generation;
+    ++barrier.arrived;
+    emulation::release(barrier, emulation::alive_in_cluster());
+}
+inline void cluster_wait() {
+    while (emulation::cluster_barrier.generation == emulation::current->token) emulation::yield();
+}
+inline void cluster_sync() {
+    cluster_arrive();
+    cluster_wait();
+}
 inline unsigned int load_from_peer(const unsigned int* mine, unsigned int rank) {
     return *static_cast<const unsigned int*>(emulation::at_peer(mine, rank));
 }

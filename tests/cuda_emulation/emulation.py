@@ -99,7 +99,8 @@ class Kernel:
 def fake_cupy() -> SimpleNamespace:
     """The part of cupy that candidates use."""
     scalars = {name: getattr(numpy, name) for name in ("int32", "int64", "uint64", "float32", "float64")}
-    cuda = SimpleNamespace(ExternalStream=lambda pointer: SimpleNamespace(ptr=pointer))
+    driver = SimpleNamespace(funcSetAttribute=lambda function, attribute, value: None)
+    cuda = SimpleNamespace(ExternalStream=lambda pointer: SimpleNamespace(ptr=pointer), driver=driver)
     return SimpleNamespace(RawModule=lambda *, code, options=(): Module(code, options), cuda=cuda, **scalars)
 
 

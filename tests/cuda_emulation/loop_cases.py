@@ -193,6 +193,20 @@ ROW_CASES: dict[str, ForwardPlan] = {
     ),
     "one_column": plan_of((5, 1), _flags(0, 1), softmax_body(), {"y": ("result", "float32")}),
     "one_row_long": plan_of((1, 5000), _flags(0, 1), moments_body(5000), {"y": ("result", "float32")}),
+    "softmax_past_shared_memory": plan_of((1, 30000), _flags(0, 1), softmax_body(), {"y": ("result", "float32")}),
+    "mean_of_few_long_rows": plan_of(
+        (3, 5000),
+        _flags(0, 1),
+        [
+            ("total", "reduce_sum", "float32", 0, "in_x"),
+            ("at", "reduce_argmax", "int64", 0, "in_x"),
+            ("mean", "div", "float32", 1, "total", 5000),
+        ],
+        {"y": ("mean", "float32"), "i": ("at", "int64")},
+    ),
+    "softmax_long": plan_of(
+        (2, 9216), _flags(0, 1), softmax_body("bfloat16"), {"y": ("result", "bfloat16")}, dtypes={"x": "bfloat16"}
+    ),
     "symbolic_columns": plan_of(
         ("s0", "s1"),
         _flags(0, 1),

@@ -8,8 +8,11 @@ from warpsmith.sub_agents.kernel_source import Template
 from warpsmith.sub_agents.slots import Setting
 from warpsmith.sub_agents.templates.cuda_pointwise import CudaPointwise
 from warpsmith.sub_agents.templates.cuda_row_block import CudaRowBlock
+from warpsmith.sub_agents.templates.cuda_row_looped import CudaRowLooped
+from warpsmith.sub_agents.templates.cuda_row_shared import CudaRowCluster, CudaRowShared
+from warpsmith.sub_agents.templates.cuda_split_reduction import CudaSplitReduction
 
-TEMPLATES: dict[str, Template] = {each.name: each for each in (CudaPointwise(), CudaRowBlock())}
+TEMPLATES: dict[str, Template] = {each.name: each for each in (CudaPointwise(), CudaRowBlock(), CudaRowLooped(), CudaRowShared(), CudaRowCluster(), CudaSplitReduction())}
 FITTING = [
     (template, case)
     for template in TEMPLATES
