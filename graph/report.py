@@ -37,8 +37,8 @@ def make_result(state: State, services: Services, context: Context, complete: bo
     rows = services.run.rows()
     kept = ranked(rows, state.dry_run)
     best = state.winner or ("" if complete or not kept else kept[0].id)
-    evaluation = (services.run.evaluation(best, "full") or services.run.evaluation(best)) if best else None
-    final = services.run.evaluation(best, "final") if best else None
+    evaluation = _most_thorough(services.run, best) if best else None
+    full = services.run.evaluation(best, "full") if best else None
     problem = services.problem
     measured = evaluation if evaluation is not None and not state.dry_run else None
     estimate = evaluation.estimate if evaluation is not None and state.dry_run else None
@@ -58,7 +58,7 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         language=next((row.language for row in rows if row.id == best), None),
         speedup=measured.score if measured else None,
         estimated_speedup=estimate.speedup if estimate else None,
-        final_check_speedup=final.score if final and not state.dry_run else None,
+        cross_validation_speedup=full.score if full and not state.dry_run else None,
         speedup_over=speedups(measured, baselines) if measured and baselines else {},
         verdict=timing.verdict if timing else "",
         ms=timing.candidate.median_ms if timing else estimate.ms if estimate else None,
@@ -87,6 +87,12 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         warpsmith_version=__version__,
         settings=context.model_dump(mode="json"),
     )
+
+
+def _most_thorough(run: RunDirectory, candidate_id: str) -> Evaluation | None:
+    """The final check where there was one, else cross-validation, else the first verdict."""
+    found = (run.evaluation(candidate_id, kind) for kind in ("record", "full", "quick"))
+    return next((evaluation for evaluation in found if evaluation is not None), None)
 
 
 def compile_ms(baselines: Baselines, workload: str) -> float | None:

@@ -105,7 +105,7 @@ class RunDirectory:
         return Candidate.model_validate({**fields, "source": source})
 
     def add_evaluation(self, evaluation: Evaluation, kind: str) -> None:
-        """Appends an evaluation; `kind` is the tier that was asked for, or `final` for the last check."""
+        """Appends an evaluation; `kind` is the tier that was asked for."""
         line = json.dumps({"kind": kind, "evaluation": evaluation.model_dump(mode="json")})
         with self._lock, (self.path / "evaluations.jsonl").open("a", encoding="utf-8") as file:
             file.write(line + "\n")

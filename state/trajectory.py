@@ -83,8 +83,8 @@ class Result(Record):
     speedup: float | None = None
     """Geometric mean over the workloads, against the best baseline. None unless verified."""
     estimated_speedup: float | None = None
-    final_check_speedup: float | None = None
-    """What the independent last run of the file gave on the primary workload."""
+    cross_validation_speedup: float | None = None
+    """What cross-validation gave: it chose the winner, so it flatters it a little; `speedup` is the final check's."""
     speedup_over: dict[str, float] = Field(default_factory=dict)
     """Geometric mean over the workloads against `best`, `eager`, `compile`, where these were timed."""
     verdict: str = ""

@@ -108,12 +108,11 @@ class ScriptedHarness:
         with self._lock:
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
-            seen = self.calls.count((tier, candidate.id))
         self._note(tier, candidate.id)
         time.sleep(self.delay_s)
         with self._lock:
             self._at_once -= 1
-        return self._verdict(problem, candidate, tier, seen)
+        return self._verdict(problem, candidate, tier)
 
     def profile(self, problem: Problem, candidate: Candidate) -> Profile:
         self._note("profile", candidate.id)
@@ -126,15 +125,13 @@ class ScriptedHarness:
         with self._lock:
             self.calls.append((what, id))
 
-    def _verdict(self, problem: Problem, candidate: Candidate, tier: Tier, seen: int) -> Evaluation:
+    def _verdict(self, problem: Problem, candidate: Candidate, tier: Tier) -> Evaluation:
         fate = written_slots(candidate)["fate"]
         common = {"candidate": candidate.id, "problem": problem.id, "tier": tier, "seconds": 0.5}
         report = CompileReport(ok=fate != "compile", seconds=0.1, error="no such tile" if fate == "compile" else "")
         if fate == "compile":
             return Evaluation(status=Status.COMPILE_ERROR, message="no such tile", compile=report, **common)
-        wrong = (
-            fate == "wrong" or (fate == "full" and tier == "full") or (fate == "final" and tier == "quick" and seen > 0)
-        )
+        wrong = fate == "wrong" or (fate == "full" and tier != "quick") or (fate == "final" and tier == "record")
         check = Check(workload="default", draw="normal", passed=not wrong, error_rms=1e-7, bound_rms=3e-7)
         if wrong:
             message = "off by one in row 3"
@@ -152,7 +149,7 @@ class ScriptedHarness:
                 compile=report,
                 **common,
             )
-        names = [w.name for w in problem.workloads] if tier == "full" else ["default"]
+        names = [w.name for w in problem.workloads] if tier != "quick" else ["default"]
         return Evaluation(
             status=Status.PASSED,
             checks=(check,),
