@@ -33,6 +33,8 @@ class Node(Record):
     kwargs: dict[str, Any] = Field(default_factory=dict)
     output: Value | None = None
     """None where the operator returns several tensors (see `getitem`) or no tensor."""
+    output_count: int = 1
+    """How many results the operator returns, used or not."""
     target: str = ""
     """For parameters and buffers the qualified name (`linear.weight`); for inputs the forward argument's name."""
     strides: tuple[Size, ...] | None = None

@@ -9,7 +9,8 @@ from ...state.sizes import Size
 from .expansion import Expanded, Unplannable, expand
 from .index_maps import NotAffine, contiguous_strides
 from .layout import Refused
-from .regions import Grower, Region, base_of, strided
+from .regions import Grower, Region
+from .strided import base_of, strided
 from .tensors import Call, Tensor
 
 
@@ -178,9 +179,8 @@ class _Assembly:
             self.values[made.name] = Value(shape=made.shape, dtype=made.dtype)
             args: tuple[Any, ...] = (node.args[0], {"dtype": made.dtype})
             return TorchStep(name=made.name, op="constant", args=args, outputs=(made.name,))
-        count = max(call.made) + 1 if node.output is None else 1
         outputs = []
-        for number in range(count):
+        for number in range(node.output_count):
             tensor = call.made.get(number)
             outputs.append(tensor.name if tensor else f"{node.name}_{number}")
             if tensor is not None:

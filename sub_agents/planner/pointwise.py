@@ -42,6 +42,8 @@ class Arithmetic:
         """The same element, labelled with the result's type: no rounding of its own."""
         if x.dtype == self.dtype:
             return x
+        if x.kind == "permute":
+            return self.graph.permute(self.done(x.operands[0]), x.dims)
         if x.kind != "pointwise" or not x.operands or "float64" in (x.dtype, self.dtype):
             return self.cast(x)
         return self.graph.pointwise(x.op, *x.args, dtype=self.dtype)

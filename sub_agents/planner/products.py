@@ -3,6 +3,7 @@
 from ...state.sizes import product
 from .pointwise import Arithmetic
 from .registry import Operator, expands, is_float
+from .strided import viewable
 from .tensors import Graph, Tensor, Uncovered, broadcast_shape
 from .views import transposed
 
@@ -18,17 +19,23 @@ def multiplied(graph: Graph, a: Tensor, b: Tensor, dtype: str) -> Tensor:
     b = graph.reshape(b, (*b.shape, 1)) if column else b
     batch = broadcast_shape([a.shape[:-2], b.shape[:-2]])
     shape = (*batch, a.shape[-2], b.shape[-1])
-    if len(b.shape) == 2 or all(s == 1 for s in b.shape[:-2]):
+    if all(s == 1 for s in b.shape[:-2]) and viewable(rows := graph.reshape(a, (product(a.shape[:-1]), a.shape[-1]))):
         # One matrix for all: the batch is more rows.
-        a = graph.reshape(a, (product(a.shape[:-1]), a.shape[-1]))
-        b = graph.reshape(b, b.shape[-2:])
-        found = graph.reshape(graph.matmul(a, b, dtype), shape)
+        found = product_of(graph, rows, graph.reshape(b, b.shape[-2:]), dtype)
     else:
-        a = graph.expand(a, (*batch, *a.shape[-2:]))
-        b = graph.expand(b, (*batch, *b.shape[-2:]))
-        found = graph.matmul(a, b, dtype)
+        wide = tuple(size for size in batch if size != 1)
+        a = graph.reshape(graph.expand(a, (*batch, *a.shape[-2:])), (*wide, *a.shape[-2:]))
+        b = graph.reshape(graph.expand(b, (*batch, *b.shape[-2:])), (*wide, *b.shape[-2:]))
+        found = product_of(graph, a, b, dtype)
+    found = graph.reshape(found, shape)
     kept = (*batch, *([] if row else [shape[-2]]), *([] if column else [shape[-1]]))
     return graph.reshape(found, kept)
+
+
+def product_of(graph: Graph, a: Tensor, b: Tensor, dtype: str) -> Tensor:
+    """The primitive, over copies of operands that are no strided views."""
+    fitted = [x if viewable(x) else graph.pointwise("copy", x, dtype=x.dtype) for x in (a, b)]
+    return graph.matmul(*fitted, dtype)
 
 
 @expands("mm", "bmm", "matmul", "dot", "mv")
@@ -75,7 +82,7 @@ def _einsum(op: Operator) -> Tensor:
     sizes = dict(zip(left, tensors[0].shape, strict=True)) | dict(zip(right, tensors[1].shape, strict=True))
     a = _arranged(op.graph, tensors[0], left, [batch, rows, summed])
     b = _arranged(op.graph, tensors[1], right, [batch, summed, columns])
-    found = op.graph.matmul(a, b, op.dtype)
+    found = product_of(op.graph, a, b, op.dtype)
     order = batch + rows + columns
     apart = op.graph.reshape(found, [sizes[c] for c in order])
     return op.graph.permute(apart, [order.index(c) for c in result])

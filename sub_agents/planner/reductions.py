@@ -273,3 +273,12 @@ def _gather(op: Operator) -> Tensor:
     position = op.graph.iota(x.shape, dim)
     picked = op.graph.pointwise("eq", position, index, dtype="bool")
     return _labelled(e, reduced(op.graph, "reduce_sum", e.where(picked, x, 0), [dim], e.wide))
+
+
+@expands("_native_batch_norm_legit.no_stats")
+def _instance_norm(op: Operator) -> tuple[Tensor, ...]:
+    e, x, graph = Arithmetic(op.graph, op.dtype), op.tensor(0), op.graph
+    weight, bias = (_per_channel(graph, op.arg(i, name), x.shape, 1) for i, name in ((1, "weight"), (2, "bias")))
+    found, centre, deviation = variance(e, x, [d for d in range(len(x.shape)) if d != 1], 0)
+    spread = e("rsqrt", e("add", found, op.arg(5, "eps")))
+    return (_affine(e, e("mul", deviation, spread), weight, bias), centre, spread)

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
-from ...state.program import LoopProgram, MatmulProgram, Operand
-from ...state.sizes import Size, product, value
+from ...state.program import LoopProgram, MatmulProgram
+from ...state.sizes import product, value
 from .emission import Emission, Emitter, loop_program, matmul_program
-from .index_maps import MAX_SPLITS, Axis, NeedSplit, NotAffine, SplitAxes, contiguous_strides, strides_over
-from .layout import Refused, Solver, through_view
+from .layout import Refused, Solver
 from .registry import BITS
+from .strided import base_of, strided
 from .tensors import Tensor
 
 MAX_RECOMPUTED = 16
@@ -32,46 +31,6 @@ class Region:
     @property
     def reduces(self) -> bool:
         return any(m.kind == "reduce" for m in self.members)
-
-
-def base_of(tensor: Tensor) -> Tensor:
-    """The tensor under a chain of views."""
-    while tensor.is_view:
-        tensor = tensor.operands[0]
-    return tensor
-
-
-def strided(tensor: Tensor) -> Operand:
-    """A tensor as a strided view of its base, one stride a dimension. Raises NotAffine where it is none."""
-    split: dict[Axis, Size] = {}
-    for _ in range(MAX_SPLITS):
-        try:
-            return _strided(tensor, split)
-        except NeedSplit as need:
-            split[need.axis] = need.inner
-    raise NotAffine("too many splits")
-
-
-def _strided(tensor: Tensor, split: Mapping[Axis, Size]) -> Operand:
-    axes = SplitAxes(split)
-    dims = [axes.index(f"d{d}", size) for d, size in enumerate(tensor.shape)]
-    index_map, base = tuple(dims), tensor
-    while base.is_view:
-        index_map = through_view(base, index_map, axes.sizes)
-        base = base.operands[0]
-    own = base.strides if base.kind == "leaf" else contiguous_strides(base.shape)
-    strides, offset = strides_over(index_map, own, list(axes.sizes))
-    by_axis = dict(zip(axes.sizes, strides, strict=True))
-    joined = tuple(_joined([axis for axis, _ in dim.terms], by_axis, axes.sizes) for dim in dims)
-    return Operand(value=base.name, dtype=base.dtype, strides=joined, offset=offset)
-
-
-def _joined(axes: Sequence[Axis], strides: Mapping[Axis, Size], sizes: Mapping[Axis, Size]) -> Size:
-    """The one stride of the axes that a dimension was split into."""
-    for outer, inner in pairwise(axes):
-        if strides[outer] != product((strides[inner], sizes[inner])):
-            raise NotAffine("a dimension without one stride")
-    return strides[axes[-1]] if axes else 0
 
 
 class Grower:

@@ -99,6 +99,12 @@ class Graph:
         if shape is None:
             shape = broadcast_shape([a.shape for a in args if isinstance(a, Tensor)])
         fitted = tuple(self.expand(a, shape) if isinstance(a, Tensor) else a for a in args)
+        order = _one_order(fitted)
+        if order is not None and op != "copy":
+            # Computed in the operand's own memory order, like PyTorch does, and permuted after.
+            back = [order.index(d) for d in range(len(order))]
+            moved = [self.permute(a, back) if isinstance(a, Tensor) else a for a in fitted]
+            return self.permute(self.pointwise(op, *moved, dtype=dtype), order)
         return self._add("pointwise", shape, dtype, op=op, args=fitted)
 
     def iota(self, shape: Sequence[Size], dim: int, dtype: str = "int64") -> Tensor:
@@ -118,6 +124,8 @@ class Graph:
 
     def permute(self, x: Tensor, order: Sequence[int]) -> Tensor:
         """Dimension i of the result is dimension `order[i]` of x."""
+        if x.kind == "permute":
+            return self.permute(x.operands[0], [x.dims[d] for d in order])
         if list(order) == list(range(len(x.shape))):
             return x
         return self._add("permute", [x.shape[d] for d in order], x.dtype, args=(x,), dims=tuple(order))
@@ -161,6 +169,14 @@ class Graph:
         if rest is None:
             raise Uncovered(f"reshaping {list(x.shape)} to {list(shape)}")
         return self.reshape(x, [rest if s == -1 else s for s in shape])
+
+
+def _one_order(args: Sequence[Tensor | Literals]) -> tuple[int, ...] | None:
+    """The permutation that all operands share, where those without it are only broadcast."""
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    orders = {a.dims for a in tensors if a.kind == "permute"}
+    fits = all(a.kind in ("permute", "expand") for a in tensors)
+    return orders.pop() if len(orders) == 1 and fits else None
 
 
 def broadcast_shape(shapes: Sequence[Sequence[Size]]) -> tuple[Size, ...]:

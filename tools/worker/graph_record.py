@@ -83,7 +83,15 @@ class _Sizes:
         return Value(shape=tuple(self.size(s) for s in tensor.shape), dtype=dtype_name(tensor.dtype))
 
     def strides(self, tensor: torch.Tensor) -> tuple[Size, ...] | None:
-        return None if tensor.is_contiguous() else tuple(self.size(s) for s in tensor.stride())
+        """None for a contiguous tensor. A stride that no dimension gives makes the tensor's dimensions fixed."""
+        if tensor.is_contiguous():
+            return None
+        try:
+            return tuple(self.size(s) for s in tensor.stride())
+        except Unsupported as reason:
+            own = {s.node.expr for s in tensor.shape if isinstance(s, torch.SymInt)}
+            sources = [source for symbol in own for source in self._sources.get(symbol, ())]
+            raise NotAProduct(str(reason), frozenset(sources)) from reason
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -1,0 +1,202 @@
+"""The planner on many small references: the plan, interpreted by brute force, computes what the module computes."""
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from programs.interpreter import run_plan
+from programs.references import CASES
+
+from warpsmith.state.lowered import LoweredGraph
+from warpsmith.state.program import ForwardPlan, LoopProgram, MatmulProgram, TorchStep
+from warpsmith.sub_agents.planner import forward_plan
+from warpsmith.tools.worker.lowering import lower
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+@functools.cache
+def lowered(name: str, fixed: bool) -> LoweredGraph:
+    """Export costs most of these tests' time."""
+    graph = lower(*CASES[name](), dynamic={} if fixed else None)
+    assert not graph.unsupported, graph.unsupported
+    return graph
+
+
+def planned(name: str, fixed: bool = False) -> tuple[ForwardPlan, torch.nn.Module, list[Any]]:
+    module, inputs = CASES[name]()
+    return forward_plan(lowered(name, fixed)), module, inputs
+
+
+def weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return dict(module.named_parameters()) | dict(module.named_buffers())
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Structure, shapes and types exactly; values to rounding, where halves round differently when fused."""
+    if isinstance(expected, torch.Tensor):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        tolerance = 2e-2 if expected.dtype in HALVES else 2e-5
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for key in expected:
+            assert_same(found[key], expected[key])
+    elif isinstance(expected, (list, tuple)):
+        assert isinstance(found, tuple) == isinstance(expected, tuple)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    else:
+        assert found == expected
+        assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_the_plan_computes_what_the_module_computes(name: str) -> None:
+    plan, module, inputs = planned(name)
+    expected = module(*inputs)
+    if isinstance(expected, tuple):
+        expected = tuple(expected)
+    assert_same(run_plan(plan, inputs, weights(module)), expected)
+
+
+@pytest.mark.parametrize("name", ["scaled_masked_softmax", "group_norm", "linear_3d", "einsum", "convolution", "heads"])
+@torch.no_grad()
+def test_a_plan_with_fixed_sizes_computes_the_same(name: str) -> None:
+    plan, module, inputs = planned(name, fixed=True)
+    assert not plan.symbols
+    assert_same(run_plan(plan, inputs, weights(module)), module(*inputs))
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("softmax", [(3, 29)]),
+        ("relu_bias", [(11, 7)]),
+        ("linear_3d", [(3, 4, 7)]),
+        ("bmm_residual", [(3, 4, 6), (3, 6, 5), (3, 4, 5)]),
+        ("mean_square", [(7, 3), (7, 3)]),
+        ("variance", [(4, 9)]),
+        ("group_norm", [(2, 6, 3, 7)]),
+        ("sum_outer_and_inner", [(3, 4, 2, 5)]),
+        ("einsum", [(3, 2, 4, 7), (3, 2, 5, 7)]),
+        ("cumulative", [(4, 6)]),
+    ],
+)
+@torch.no_grad()
+def test_a_plan_with_free_dimensions_holds_at_other_sizes(name: str, shapes: list[tuple[int, ...]]) -> None:
+    plan, module, _ = planned(name)
+    assert plan.symbols
+    inputs = [torch.randn(shape) for shape in shapes]
+    assert_same(run_plan(plan, inputs, weights(module)), module(*inputs))
+
+
+def kernels(plan: ForwardPlan) -> list[LoopProgram | MatmulProgram]:
+    return [step for step in plan.steps if isinstance(step, (LoopProgram, MatmulProgram))]
+
+
+ONE_KERNEL = """
+    relu_bias channel_bias transposed split_gate two_outputs siblings softmax softmax_middle scaled_masked_softmax
+    log_softmax_bf16 logsumexp mean_square max_and_index amax_amin variance norm center residual_and_norm
+    rms_over_channels layer_norm layer_norm_2d group_norm group_norm_then_silu
+    instance_norm batch_norm rms_norm linear linear_3d linear_permuted matmul_transposed bmm_residual broadcast_batch
+    addmm einsum bf16_linear_silu row_scaled heads kl cosine
+"""
+
+
+@pytest.mark.parametrize("name", ONE_KERNEL.split())
+def test_what_fits_one_kernel_is_one_kernel(name: str) -> None:
+    plan, _, _ = planned(name)
+    assert len(kernels(plan)) == 1, [step.name for step in plan.steps]
+    assert not plan.uncovered
+
+
+@pytest.mark.parametrize("name", ["mean_times_other", "square_matrix"])
+def test_a_broadcast_over_the_reduced_axis_stays_in_its_kernel(name: str) -> None:
+    plan, _, _ = planned(name, fixed=True)
+    assert len(kernels(plan)) == 1, [step.name for step in plan.steps]
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("two_reductions", 2),
+        ("rows_and_columns", 2),
+        ("mean_times_wider", 2),
+        ("nested_means", 2),
+        ("two_layers", 2),
+        ("linear_norm", 2),
+        ("relu_before", 2),
+        ("gated", 2),
+        ("product_and_rowsum", 2),
+        ("pairwise", 2),
+        ("cross_entropy", 2),
+    ],
+)
+def test_what_needs_two_kernels_is_two_kernels(name: str, count: int) -> None:
+    plan, _, _ = planned(name)
+    assert len(kernels(plan)) == count, [step.name for step in plan.steps]
+
+
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [
+        ("cumulative", "aten.cumsum.default"),
+        ("sorted", "aten.sort.default"),
+        ("convolution", "aten.conv2d.default"),
+        ("attention", "aten.scaled_dot_product_attention.default"),
+        ("recurrent", "aten.gru.input"),
+    ],
+)
+def test_uncovered_operators_are_named_and_stay_in_pytorch(name: str, operator: str) -> None:
+    plan, _, _ = planned(name)
+    assert plan.uncovered == (operator,)
+    assert any(isinstance(step, TorchStep) and step.op == operator for step in plan.steps)
+
+
+def test_a_row_reduction_keeps_two_axes_when_everything_is_contiguous() -> None:
+    plan, _, _ = planned("layer_norm", fixed=True)
+    (step,) = kernels(plan)
+    assert (step.space, step.reduced) == ((15, 11), (False, True))
+
+
+def test_a_reduction_over_a_middle_dimension_is_outer_reduced_inner() -> None:
+    plan, _, _ = planned("softmax_middle", fixed=True)
+    (step,) = kernels(plan)
+    assert (step.space, step.reduced) == ((3, 7, 4), (False, True, False))
+
+
+def test_reduced_dimensions_that_are_not_adjacent_come_last_together() -> None:
+    plan, _, _ = planned("sum_outer_and_inner", fixed=True)
+    (step,) = kernels(plan)
+    assert (step.space, step.reduced) == ((5, 2, 12), (False, True, True))
+    assert step.loads[0].strides == (12, 60, 1)
+
+
+def test_a_flat_chain_is_one_axis() -> None:
+    plan, _, _ = planned("two_outputs", fixed=True)
+    assert kernels(plan)[0].space == (24,)
+
+
+def test_cheap_work_is_done_again_rather_than_written_and_read() -> None:
+    plan, _, _ = planned("rows_and_columns")
+    assert all(load.value in plan.inputs for step in kernels(plan) for load in step.loads)
+
+
+def test_unused_work_is_dropped() -> None:
+    plan, _, _ = planned("layer_norm")
+    (step,) = kernels(plan)
+    assert len(step.stores) == 1
+
+
+def test_the_plan_survives_json() -> None:
+    for name in ("structure", "group_norm", "convolution", "linear_3d"):
+        plan, _, _ = planned(name)
+        assert ForwardPlan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_planning_twice_gives_the_same_plan() -> None:
+    for name in ("kl", "gated", "residual_and_norm"):
+        assert planned(name)[0] == planned(name)[0]
