@@ -105,6 +105,8 @@ class Evaluation(Record):
     estimate: Estimate | None = None
     seconds: float = 0.0
     """Wall time of the evaluation."""
+    stage_seconds: dict[str, float] = Field(default_factory=dict)
+    """Wall time by stage: spawn, prepare, check, time, trace, end."""
 
     @model_validator(mode="after")
     def _evidence_fits_status(self) -> Self:

@@ -60,6 +60,8 @@ class LoweredGraph(Record):
     symbols: tuple[Symbol, ...] = ()
     mutated: tuple[str, ...] = ()
     """Inputs that the reference changes in place."""
+    updates: dict[str, str] = Field(default_factory=dict)
+    """Input, parameter or buffer node to the node whose value it holds after the call."""
     unsupported: str = ""
     """Why the reference could not be lowered; then `nodes` is empty."""
 

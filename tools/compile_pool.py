@@ -160,4 +160,6 @@ def trimmed(text: str) -> str:
     """Head and tail of a compiler's output; the first error stays whole."""
     if len(text) <= _SHOWN_ERROR:
         return text
-    return f"{text[: _SHOWN_ERROR // 2]}\n... ({len(text) - _SHOWN_ERROR} characters left out) ...\n{text[-_SHOWN_ERROR // 2 :]}"
+    half = _SHOWN_ERROR // 2
+    left_out = f"... ({len(text) - _SHOWN_ERROR} characters left out) ..."
+    return f"{text[:half]}\n{left_out}\n{text[-half:]}"

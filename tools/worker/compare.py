@@ -90,8 +90,8 @@ def distance(
 ) -> Distance:
     """Distance of a floating output from the oracle's, chunk by chunk in float64.
 
-    Elements that are off by more than `limit` (absolute), plus roundings of their own value, count as excess. `excused`,
-    the reference's output, excuses non-finite values where the reference overflows too.
+    Elements that are off by more than `limit` (absolute), plus roundings of their own value, count as excess.
+    `excused`, the reference's output, excuses non-finite values where the reference overflows too.
     """
     total = Distance()
     flat, wanted = actual.reshape(-1), expected.reshape(-1)

@@ -43,7 +43,7 @@ def main(channel: socket.socket, params: dict[str, Any]) -> None:
 
 def _with_cause(error: BaseException) -> str:
     """The innermost error first: Triton wraps the decisive one."""
-    texts = []
+    texts: list[str] = []
     current: BaseException | None = error
     while current is not None and len(texts) < 4:
         texts.append(describe(current))

@@ -61,7 +61,7 @@ class Trace:
 
 
 class OnCpu(TorchFunctionMode):
-    """Fake tensors live on the CPU: a PyTorch without CUDA cannot even fake another device. Requests for one go there."""
+    """Fake tensors live on the CPU, where requests for a GPU go: PyTorch without CUDA cannot fake another device."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()

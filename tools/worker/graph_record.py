@@ -114,17 +114,26 @@ def record(exported: ExportedProgram, model: nn.Module) -> LoweredGraph:
             nodes.extend(_call(node, sizes))
         elif node.op != "output":
             raise Unsupported(f"control flow ({node.op} {node.target})")
-    mutated = tuple(
-        spec.target or ""
-        for spec in exported.graph_signature.output_specs
-        if spec.kind in (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION)
-    )
+    updates = _updates(exported)
     return LoweredGraph(
         nodes=tuple(nodes),
         outputs=_outputs(exported, sizes),
         symbols=tuple(sizes.symbols.values()),
-        mutated=mutated,
+        mutated=tuple(updates),
+        updates=updates,
     )
+
+
+def _updates(exported: ExportedProgram) -> dict[str, str]:
+    """What in-place changes leave in inputs and buffers: placeholder name to node name."""
+    buffers = {spec.target: spec.arg.name for spec in exported.graph_signature.input_specs}
+    found: dict[str, str] = {}
+    for spec in exported.graph_signature.output_specs:
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            found[spec.target or ""] = spec.arg.name
+        elif spec.kind is OutputKind.BUFFER_MUTATION:
+            found[buffers[spec.target]] = spec.arg.name
+    return found
 
 
 def _placeholder(node: fx.Node, spec: InputSpec, sizes: _Sizes, exported: ExportedProgram, model: nn.Module) -> Node:

@@ -19,7 +19,7 @@ from ...state.problem import Problem, Workload
 from ...state.timing import Baseline
 from .. import statistics, wire
 from ..fork_server import ForkServer
-from . import baselines, compare, draws, structure, vetting
+from . import baselines, compare, draws, hidden, identity, structure, vetting
 from .bench import Bench, Flush, OwnCalls
 from .expectation import Expectation, clone_nested, expect
 from .problem_module import ProblemModule
@@ -41,6 +41,9 @@ class Judge:
         self._expectations: dict[tuple[Any, ...], Expectation] = {}
         self._benches: dict[tuple[str, int], Bench] = {}
         self._own: dict[tuple[str, str], OwnCalls] = {}
+        self._hidden: list[Workload] | None = None
+        self.hop_ms: dict[str, float] = {}
+        """What a call costs on the wall clock beside its own time, by workload: from the reference in a child."""
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
             torch.cuda.init()
@@ -111,6 +114,12 @@ class Judge:
             self._own[key] = calls
         return self._own[key]
 
+    def hidden_workloads(self) -> list[Workload]:
+        """Shapes that no writer is shown, from the ranges that the problem declares; fixed for this run."""
+        if self._hidden is None:
+            self._hidden = hidden.workloads(self.problem, self.module, self.seed("hidden"))
+        return self._hidden
+
     def baseline(self, body: dict[str, Any]) -> dict[str, Any]:
         """Times one baseline on one workload as candidates are timed: flushed, fresh inputs."""
         name, workload = body["name"], self.workload(body["workload"])
@@ -148,6 +157,10 @@ class Judge:
         """Refuses problems that cannot be judged; notes otherwise."""
         return {"notes": vetting.vet(self)}
 
+    def identity(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The reference against itself, through the whole harness."""
+        return identity.measure(self, body)
+
     def evaluate(self, body: dict[str, Any]) -> dict[str, Any]:
         """One candidate's verdict."""
         from . import verdict
@@ -183,7 +196,13 @@ def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) 
         wire.send(channel, {"fault": "infra", "text": f"no judge: {type(error).__name__}: {error}"})
         return
     wire.send(channel, {"ready": True})
-    handlers = {"open": judge.open, "vet": judge.vet, "baseline": judge.baseline, "evaluate": judge.evaluate}
+    handlers = {
+        "open": judge.open,
+        "vet": judge.vet,
+        "baseline": judge.baseline,
+        "identity": judge.identity,
+        "evaluate": judge.evaluate,
+    }
     while True:
         try:
             message = wire.receive(channel)

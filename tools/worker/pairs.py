@@ -36,6 +36,10 @@ class Pairs:
     wall_ms: list[float] = field(default_factory=list)
     host_ms: list[float] = field(default_factory=list)
     first_call_ms: float = 0.0
+    warm_wall_ms: list[float] = field(default_factory=list)
+    """Wall times of warm-up calls, which run without a lead."""
+    warm_ms: list[float] = field(default_factory=list)
+    warm_host_ms: list[float] = field(default_factory=list)
     lead: Lead = field(default_factory=Lead)
 
 
@@ -72,8 +76,11 @@ def run_pairs(duel: Duel, plan: Plan) -> Pairs:
     for _ in range(plan.warm_ups - 1):
         if duel.expected.mutated:
             duel.bench.write(duel.draw(-1))
-        reply, _ = call_candidate(duel, plan, 0.0)
+        reply, wall_ms = call_candidate(duel, plan, 0.0)
         found.lead.learn(float(reply["host_ms"]))
+        found.warm_wall_ms.append(wall_ms)
+        found.warm_ms.append(float(reply["ms"]))
+        found.warm_host_ms.append(float(reply["host_ms"]))
     for number in range(plan.pairs):
         _one_pair(duel, plan, found, number)
     return found

@@ -27,7 +27,7 @@ class ProblemModule:
         for name in ("Model", "get_inputs", "get_init_inputs"):
             if not callable(getattr(self.module, name, None)):
                 if name == "get_init_inputs":
-                    self.module.get_init_inputs = list
+                    self.module.__dict__["get_init_inputs"] = list
                     continue
                 kind = "class" if name == "Model" else "function"
                 raise self.fault(f"defines no {kind} {name}")
@@ -85,7 +85,7 @@ class ProblemModule:
             raise self.fault("workloads must be a dict: name -> keyword arguments of get_inputs")
         named = {"default": {}, **source_workloads}
         workloads = tuple(self._workload(str(name), arguments) for name, arguments in named.items())
-        precision = getattr(self.module, "precision", "reference")
+        precision: Any = getattr(self.module, "precision", "reference")
         if precision not in _PRECISIONS:
             raise self.fault(f"precision is {precision!r}; one of {', '.join(_PRECISIONS)}")
         target = getattr(self.module, "target", None)

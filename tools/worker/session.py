@@ -4,7 +4,6 @@ import shutil
 import socket
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ...state.evaluation import Check, Status
@@ -25,7 +24,7 @@ class CandidateFailed(Exception):
 
 
 class Session:
-    """One boxed process with the candidate loaded. Use as a context manager: leaving it ends the process."""
+    """One boxed process with the candidate loaded: `start` it, `ask` it, and always `end` it."""
 
     def __init__(self, server: ForkServer, request: Spawn) -> None:
         self._server = server
@@ -37,23 +36,18 @@ class Session:
         self.crashed = False
         """Whether it ended on its own or by force: then the GPU is probed before the next candidate."""
 
-    def __enter__(self) -> "Session":
+    def start(self) -> None:
+        """Forks the boxed process. Raises CandidateFailed if it does not come up."""
         self._pid, self._channel = self._server.spawn(self._request)
         hello = self._receive(30.0, "starting")
         self.notes = [str(note) for note in hello.get("notes", [])][:16]
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
 
     def end(self) -> dict[str, Any]:
         """Ends the process and removes its scratch folder."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        ending = self._server.kill(self._pid)
+        ending = self._server.kill(self._pid) if self._pid else {}
         if self._request.box is not None:
             shutil.rmtree(Path(self._request.box["scratch"]), ignore_errors=True)
         return ending

@@ -1,0 +1,184 @@
+"""One candidate in its process: instances with the reference's weights, and comparisons with the oracle."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...state.evaluation import Check, Status
+from ...state.problem import Workload
+from ...state.timing import Timing
+from . import compare, structure, weights
+from .bench import Bench
+from .buffers import Layout, allocate, spec_of
+from .expectation import Expectation, Finding, check_layout, check_leaf, pool, same_values
+from .session import CandidateFailed, Session
+
+if TYPE_CHECKING:
+    from .judge import Judge
+
+REPEATS_BELOW = 4096
+"""Outputs with fewer elements are judged over several repeats, pooled."""
+_REPEATS = 8
+_LOAD_S = 120.0
+_CALL_S = 60.0
+"""Longest call that may still have to compile."""
+_COMPILED_CALL_S = 10.0
+
+
+class Trial:
+    """One candidate in its process, with the instances that the judge made of it."""
+
+    def __init__(self, judge: "Judge", session: Session, body: dict[str, Any]) -> None:
+        self.judge = judge
+        self.session = session
+        self.path = str(body["path"])
+        self.baseline = body.get("baseline")
+        self.identity = bool(body.get("identity"))
+        """The candidate is the reference itself: its calls calibrate the hop."""
+        self.call_s = _COMPILED_CALL_S if body.get("compiled") else _CALL_S
+        self.setup_ms = 0.0
+        self.mapped: tuple[str, int] = ("", 0)
+        self._roundoffs: list[float] = []
+
+    def prepare(self) -> None:
+        """Loads the file, makes two instances, gives them the reference's weights."""
+        self.session.ask("load", _LOAD_S, path=self.path)
+        judge = self.judge
+        first = self._construct("timed", judge.model_seed)
+        mapping = self._mapping(first["state"])
+        self.setup_ms = float(first["setup_ms"])
+        self._construct("random", judge.model_seed)
+        for kind, model in judge.models.items():
+            self._give_weights(kind, model, mapping)
+
+    def _construct(self, instance: str, rng_seed: int) -> dict[str, Any]:
+        return self.session.ask(
+            "construct",
+            _LOAD_S,
+            instance=instance,
+            rng_seed=rng_seed,
+            init=self.judge.init_description,
+            training=self.judge.models["timed"].training,
+        )
+
+    def _mapping(self, state: list[dict[str, Any]]) -> dict[str, str]:
+        judge = self.judge
+        reference = [weights.state_of(judge.models["timed"])]
+        candidate = [state]
+        known = {(e["name"], tuple(e["shape"])) for e in reference[0]}
+        if any((e["name"], tuple(e["shape"])) not in known for e in state):
+            other_seed = judge.model_seed + 7
+            candidate.append(self._construct("probe", other_seed)["state"])
+            reference.append(weights.state_of(judge.module.model(judge.device, other_seed)))
+        try:
+            return weights.map_weights(candidate, reference)
+        except weights.CannotMap as error:
+            raise CandidateFailed(Status.CONTRACT_ERROR, str(error)) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise CandidateFailed(Status.CONTRACT_ERROR, f"describes its weights unreadably: {error}") from error
+
+    def _give_weights(self, instance: str, model: torch.nn.Module, mapping: dict[str, str]) -> None:
+        if not mapping:
+            return
+        state = model.state_dict()
+        tensors = [state[theirs].contiguous() for theirs in mapping.values()]
+        layout = Layout([spec_of(tensor) for tensor in tensors])
+        buffer = allocate(layout.size_bytes, self.judge.device)
+        for view, tensor in zip(layout.views(buffer), tensors, strict=True):
+            view.copy_(tensor)
+        if self.judge.device.type == "cuda":
+            torch.cuda.synchronize()
+            fd = buffer.export()
+        else:
+            fd = os.dup(buffer.export())
+        reply = self.session.ask(
+            "weights", _LOAD_S, [fd], instance=instance, names=list(mapping), layout=layout.as_json()
+        )
+        if instance == "timed":
+            self.setup_ms += float(reply["setup_ms"])
+        if self.judge.device.type == "cuda":
+            buffer.release()  # type: ignore[union-attr]
+
+    def map(self, workload: Workload, expected: Expectation, sets: int = 1) -> Bench:
+        """Shows the child a workload's buffers, once in a row."""
+        bench = self.judge.bench(workload, expected, sets)
+        if self.mapped != (workload.name, sets):
+            fields, fds = bench.message()
+            self.session.ask("workload", _LOAD_S, fds, **fields)
+            self.mapped = (workload.name, sets)
+        return bench
+
+    def check(self, workload: Workload, kind: str) -> Check:
+        """One kind of draw: repeats where the output is small, pooled; random weights on all but the problem's own."""
+        judge = self.judge
+        instance = "timed" if kind == "problem" else "random"
+        expected = judge.expectation(workload, kind, 0, instance)
+        small = sum(leaf.oracle.numel() for leaf in expected.leaves) < REPEATS_BELOW
+        findings: list[list[Finding]] = []
+        for number in range(_REPEATS if small and kind in ("problem", "normal") else 1):
+            findings.append(self._compare(workload, kind, number, instance))
+        return self._summary(workload, kind, findings)
+
+    def _compare(self, workload: Workload, kind: str, number: int, instance: str) -> list[Finding]:
+        judge = self.judge
+        expected = judge.expectation(workload, kind, number, instance)
+        bench = self.map(workload, expected)
+        inputs = judge.inputs(workload, kind, number)
+        bench.write(inputs)
+        reply = self.session.ask("call", self.call_s, instance=instance, lead_ms=0.0)
+        check_layout(reply, expected)
+        _, written = structure.flatten(inputs)
+        now = bench.input_tensors()
+        for index, value in enumerate(written):
+            if index not in expected.mutated and not same_values(value, now[index]):
+                text = f"changes its input {index}, which the reference leaves alone"
+                raise CandidateFailed(Status.CONTRACT_ERROR, text)
+        delivered = bench.output_tensors() + [now[i] for i in expected.mutated]
+        return [check_leaf(actual, leaf) for actual, leaf in zip(delivered, expected.leaves, strict=True)]
+
+    def _summary(self, workload: Workload, kind: str, findings: list[list[Finding]]) -> Check:
+        """The worst leaf decides; its numbers are shown, relative to the oracle's rms."""
+        worst: tuple[bool, Finding] | None = None
+        for leaf in zip(*findings, strict=True):
+            passed, pooled = pool(list(leaf))
+            scale = max(pooled.condition / 2.0**-24, pooled.value)
+            if scale > 0:
+                self._roundoffs.append(pooled.error / scale)
+            if (
+                worst is None
+                or (worst[0] and not passed)
+                or (worst[0] == passed and _badness(pooled) > _badness(worst[1]))
+            ):
+                worst = (passed, pooled)
+        assert worst is not None
+        passed, pooled = worst
+        return as_check(workload.name, kind, passed, pooled)
+
+    def labels(self, timings: tuple[Timing, ...]) -> tuple[str, ...]:
+        """Facts that do not decide."""
+        launch_bound = any("launch-bound" in timing.note for timing in timings)
+        return ("launch_bound",) if launch_bound else ()
+
+    @property
+    def error_class(self) -> str:
+        """The precision that the largest error looks like."""
+        return compare.error_class(max(self._roundoffs)) if self._roundoffs else ""
+
+
+def as_check(workload: str, draw: str, passed: bool, finding: Finding) -> Check:
+    """A finding as a record, errors relative to the oracle's rms."""
+    scale = finding.value or 1.0
+    return Check(
+        workload=workload,
+        draw=draw,
+        passed=passed,
+        error_rms=finding.error / scale,
+        bound_rms=finding.bound / scale,
+        reference_rms=finding.reference / scale,
+        worst="" if passed else finding.worst,
+    )
+
+
+def _badness(finding: Finding) -> float:
+    return finding.error / finding.bound if finding.bound else finding.error

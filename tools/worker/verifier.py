@@ -1,0 +1,59 @@
+"""Judges the outputs of timed calls: a call that was timed is a call that was checked."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...state.evaluation import Status
+from . import draws
+from .expectation import Expectation, Leaf, check_leaf, expect, pool
+from .session import CandidateFailed
+from .trial import REPEATS_BELOW, as_check
+
+if TYPE_CHECKING:
+    from .judge import Judge
+
+_AUDITS = 2
+_LUCK = 4.0
+"""One draw of few elements can be unlucky by this factor; pooled draws were checked before."""
+
+
+class Verifier:
+    """Against the baseline's output on the same inputs; by the oracle where those disagree, on the first call, and on a
+    few that nobody can predict."""
+
+    def __init__(self, judge: "Judge", workload: str, expected: Expectation, calls: int) -> None:
+        self.judge = judge
+        self.workload = workload
+        self.expected = expected
+        self.audited = {0} | {draws.fresh_seed() % calls for _ in range(_AUDITS)}
+
+    def verify(
+        self, number: int, inputs: list[Any], delivered: list[torch.Tensor], baseline_output: list[torch.Tensor]
+    ) -> None:
+        """Raises CandidateFailed if a timed call's output is wrong."""
+        pairs = zip(delivered, baseline_output, self.expected.leaves, strict=True)
+        if number not in self.audited and all(close(got, own, leaf) for got, own, leaf in pairs):
+            return
+        expected = expect(self.judge.models["timed"], inputs, self.judge.unit_in)
+        for got, leaf in zip(delivered, expected.leaves, strict=True):
+            passed, finding = pool([check_leaf(got, leaf)])
+            few = leaf.oracle.numel() < REPEATS_BELOW
+            if not passed and not (few and finding.sound and finding.error <= _LUCK * finding.bound):
+                check = as_check(self.workload, "timed", passed=False, finding=finding)
+                text = f"right when checked, wrong in timed call {number}: {finding.worst}"
+                raise CandidateFailed(Status.INCORRECT_NUMERICAL, text, check)
+
+
+def close(got: torch.Tensor, own: torch.Tensor, leaf: Leaf) -> bool:
+    """Whether a timed call's output is where the baseline's is; the oracle decides if not."""
+    if got.shape != own.shape or got.dtype != own.dtype:
+        return False
+    if not got.is_floating_point() or not got.numel():
+        return bool(torch.equal(got, own))
+    difference = got.float() - own.float()
+    # NaN anywhere makes both comparisons false, and the oracle looks closer.
+    rms = torch.linalg.vector_norm(difference) / difference.numel() ** 0.5
+    largest = difference.abs_().max()
+    found_rms, found_largest = torch.stack([rms, largest]).tolist()
+    return bool(found_rms <= leaf.bound_rms and found_largest <= leaf.element_limit)
