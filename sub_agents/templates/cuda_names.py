@@ -13,8 +13,8 @@ fmod div remainder max min y0 y1 j0 j1 jn yn j1f index time signal gamma begin e
 """
 _DEVICE = """
 Vector WordOf float16 bfloat16 to_float to_float16 to_bfloat16 load_cached load_streaming load_past_l1 load_partly
-load_strided store_cached store_streaming store_partly store_strided shuffle_xor reduce_across cluster_rank cluster_arrive cluster_wait load_held
-load_from_peer fetch_from_peer blockIdx threadIdx blockDim gridDim
+load_strided store_cached store_streaming store_partly store_strided shuffle_xor reduce_across
+cluster_rank cluster_arrive cluster_wait load_held load_from_peer fetch_from_peer blockIdx threadIdx blockDim gridDim
 """
 _KERNELS = """
 index_t row rows col columns lane slot tile chunk chunks vector count valid first last step stride warp partial scratch

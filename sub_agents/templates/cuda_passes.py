@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...state.program import LoopProgram, Statement, Store
+from ...state.program import LoopProgram, Statement
 from .cuda_expression import EXPENSIVE, Printer
 from .cuda_merges import Merge, find_merges
 from .cuda_partial import partial_struct
@@ -77,7 +77,6 @@ class Flow:
         """The pass in which a load or statement is first known; a reduction's own is the pass that computes it."""
         levels = dict.fromkeys(self.loads, 0)
         second = {merge.second for merge in self.merges}
-        within = {name: merge for merge in self.merges for name in merge.inner}
         for statement in self.program.body:
             level = 0
             for arg in statement.args if statement.op != "iota" else ():
@@ -89,7 +88,6 @@ class Flow:
                 first = next(m.first for m in self.merges if m.second == statement.name)
                 level = levels[first]
             levels[statement.name] = level
-        del within
         return levels
 
     @cached_property
@@ -169,19 +167,22 @@ class Flow:
 
     def row_statements(self, level: int) -> list[str]:
         """Declarations of statements that are the same for a whole row and known from `level` on."""
-        wanted = self._row_needs
+        return [self.printer.declaration(s) for s in self.row_statements_at(level)]
+
+    def row_statements_at(self, level: int) -> list[Statement]:
+        """Those statements, in order; an `iota` is the template's to declare."""
         return [
-            self.printer.declaration(s)
+            s
             for s in self.program.body
-            if s.name in wanted
+            if s.name in self.row_needs
             and not is_reduction(s)
+            and s.op != "iota"
             and s.name not in self.elements
             and self.levels[s.name] == level
-            and s.op != "iota"
         ]
 
     @cached_property
-    def _row_needs(self) -> frozenset[str]:
+    def row_needs(self) -> frozenset[str]:
         """Row statements that something still uses."""
         wanted: set[str] = set()
         stack = [s.name for s in self.space.stores] + [
@@ -200,8 +201,3 @@ class Flow:
     def partial(self, each: Pass) -> str:
         """The struct of a pass's reductions."""
         return partial_struct(each.number, each.reductions, each.merge, self.printer)
-
-
-def stores_by_name(stores: Iterable[Store]) -> dict[str, str]:
-    """Value by stored name."""
-    return {store.name: store.value for store in stores}

@@ -1,4 +1,4 @@
-"""Reductions over rows that fit the shared memory of a block, or of a cluster of blocks (Hopper): one read, one write."""
+"""Reductions over rows that fit the shared memory of a block, or of a cluster of blocks: one read, one write."""
 
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
@@ -61,13 +61,17 @@ class CudaRowShared:
             Slot(name="vector", role="memory", choices=vector_choices(program), default=width, about="elements a load"),
             Slot(name="load", role="memory", choices=tuple(LOADS), default="streaming"),
             Slot(name="store", role="memory", choices=tuple(STORES), default="streaming"),
-            Slot(name="held_kib", role="memory", choices=HELD_KIB, default=kib, about="shared memory for a block's part"),
+            Slot(
+                name="held_kib", role="memory", choices=HELD_KIB, default=kib, about="shared memory for a block's part"
+            ),
             Slot(name="unroll", role="compute", choices=(1, 2, 4, 8), default=4, about="vectors in flight a thread"),
             Slot(name="fast_math", role="compute", choices=(False, True), default=False),
             *passes_slot(program),
         ]
         if len(self._clusters) > 1:
-            slots.append(Slot(name="cluster", role="reduction", choices=self._clusters, default=cluster, about="blocks a row"))
+            slots.append(
+                Slot(name="cluster", role="reduction", choices=self._clusters, default=cluster, about="blocks a row")
+            )
         return tuple(slots)
 
     def legal(
@@ -80,7 +84,7 @@ class CudaRowShared:
     def estimated_ms(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
     ) -> float:
-        """One read of what is held and one a pass of the rest; barriers cost what two blocks a processor do not hide."""
+        """One read of what is held, one a pass of the rest; barriers cost what a second block does not hide."""
         assert isinstance(program, LoopProgram)
         rows, columns = extents(program, hints)
         flow = row_flow(program, False, setting.get("passes") == "online")

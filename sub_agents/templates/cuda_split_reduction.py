@@ -1,4 +1,4 @@
-"""Few rows and long reductions: several blocks a row leave partial results, the next kernel merges them in fixed order."""
+"""Few rows and long reductions: several blocks a row leave partial results, which the next kernel merges in order."""
 
 from dataclasses import dataclass
 
@@ -153,10 +153,10 @@ def _host(row: RowText, stages: list[Stage], threads: int, numbers: list[int]) -
         for n in numbers
     ]
     more = [f"cupy.int32({split})", *(f"workspace{n}.data_ptr()" for n in numbers)]
-    launches = [
-        f"{kernel.variable}(({f'({total}) * {split}' if stage.own else total},), ({threads},), arguments, stream=stream)"
-        for kernel, stage in zip(kernels, stages, strict=True)
-    ]
+    launches = []
+    for kernel, stage in zip(kernels, stages, strict=True):
+        blocks = f"({total}) * {split}" if stage.own else f"{total}"
+        launches.append(f"{kernel.variable}(({blocks},), ({threads},), arguments, stream=stream)")
     return Host(
         macros=("vec",),
         kernels=kernels,

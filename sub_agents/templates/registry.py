@@ -2,9 +2,13 @@
 
 from ...state.candidate import Language
 from ..kernel_source import Template
+from .cuda_column import CudaColumn
 from .cuda_matmul import CudaMatmul
 from .cuda_pointwise import CudaPointwise
 from .cuda_row_block import CudaRowBlock
+from .cuda_row_looped import CudaRowLooped
+from .cuda_row_shared import CudaRowCluster, CudaRowShared
+from .cuda_split_reduction import CudaSplitReduction
 from .triton_matmul import TritonMatmul
 from .triton_matvec import TritonMatvec
 from .triton_pointwise import TritonPointwise
@@ -26,6 +30,11 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
     "cuda": (
         CudaPointwise(),
         CudaRowBlock(),
+        CudaRowShared(),
+        CudaRowCluster(),
+        CudaColumn(),
+        CudaSplitReduction(),
+        CudaRowLooped(),
         CudaMatmul(),
     ),
     "torch": (),

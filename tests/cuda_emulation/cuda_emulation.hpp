@@ -28,7 +28,7 @@ using std::min;
 #define __noinline__
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static __attribute__((section("emulated_shared")))
 
 struct uint2 { unsigned int x, y; };

@@ -6,13 +6,25 @@ from cuda_emulation.loop_cases import CASES, H200, check, default, draw, emulate
 
 from warpsmith.sub_agents.kernel_source import Template
 from warpsmith.sub_agents.slots import Setting
+from warpsmith.sub_agents.templates.cuda_column import CudaColumn
 from warpsmith.sub_agents.templates.cuda_pointwise import CudaPointwise
 from warpsmith.sub_agents.templates.cuda_row_block import CudaRowBlock
 from warpsmith.sub_agents.templates.cuda_row_looped import CudaRowLooped
 from warpsmith.sub_agents.templates.cuda_row_shared import CudaRowCluster, CudaRowShared
 from warpsmith.sub_agents.templates.cuda_split_reduction import CudaSplitReduction
 
-TEMPLATES: dict[str, Template] = {each.name: each for each in (CudaPointwise(), CudaRowBlock(), CudaRowLooped(), CudaRowShared(), CudaRowCluster(), CudaSplitReduction())}
+TEMPLATES: dict[str, Template] = {
+    each.name: each
+    for each in (
+        CudaPointwise(),
+        CudaRowBlock(),
+        CudaRowLooped(),
+        CudaRowShared(),
+        CudaRowCluster(),
+        CudaSplitReduction(),
+        CudaColumn(),
+    )
+}
 FITTING = [
     (template, case)
     for template in TEMPLATES
