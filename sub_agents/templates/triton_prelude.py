@@ -56,7 +56,8 @@ _SOURCES["fmod"] = """if triton.knobs.runtime.interpret:
     def device_fmod(x, y):
         quotient = x.to(tl.float64) / y.to(tl.float64)
         whole = tl.where(quotient < 0, tl.ceil(quotient), tl.floor(quotient))
-        return tl.where(tl.abs(y) == float("inf"), x, (x - whole * y)).to(x.dtype)
+        far = (tl.abs(y) == float("inf")) & (tl.abs(x) < float("inf"))
+        return tl.where(far, x, x - whole * y).to(x.dtype)
 
 else:
 
@@ -71,8 +72,10 @@ _SOURCES["pow"] = """if triton.knobs.runtime.interpret:
     def device_pow(x, y):
         size = tl.exp(y * tl.log(tl.abs(x).to(tl.float64)))
         odd = y - 2.0 * tl.floor(y * 0.5) == 1.0
-        signed = tl.where(x < 0, tl.where(tl.floor(y) == y, tl.where(odd, -size, size), float("nan")), size)
-        return tl.where((y == 0) | (x == 1), 1.0, signed).to(x.dtype)
+        real = (x >= 0) | (tl.floor(y) == y) | (x == -float("inf"))
+        signed = tl.where(real, tl.where((x < 0) & odd, -size, size), float("nan"))
+        flat = (y == 0) | (x == 1) | ((x == -1) & (tl.abs(y) == float("inf")))
+        return tl.where(flat, 1.0, tl.where(x != x, x, signed)).to(x.dtype)
 
 else:
 

@@ -1,0 +1,191 @@
+"""Runs rendered Triton loop kernels: interpreted on the CPU, or compiled for sm_90 without running.
+
+    TRITON_INTERPRET=1 python -m programs.triton_loop_run interpret TEMPLATE    errors by case and setting
+    python -m programs.triton_loop_run compile TEMPLATE defaults|pairwise       registers and spills by case and setting
+
+Both print one JSON object. The interpreter must be chosen before triton is imported, so tests start a process.
+"""
+
+import importlib.util
+import json
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from programs import examples
+from programs.interpreter import run_plan
+from programs.triton_loop_cases import Case, cases
+
+from warpsmith.state.device import DeviceSheet
+from warpsmith.state.program import ForwardPlan, LoopProgram
+from warpsmith.state.sizes import value
+from warpsmith.sub_agents.kernel_source import KernelSource, Template
+from warpsmith.sub_agents.slot_moves import spread
+from warpsmith.sub_agents.slots import Setting
+from warpsmith.sub_agents.templates.pairwise import pairwise
+from warpsmith.sub_agents.templates.registry import templates
+
+H200 = DeviceSheet(
+    name="H200",
+    arch="sm_90",
+    sm_count=132,
+    l2_bytes=50 * 2**20,
+    shared_bytes_per_block=232448,
+    shared_bytes_per_sm=233472,
+    memory_bytes=141 * 10**9,
+    peak_bytes_per_s=4.8e12,
+    copy_bytes_per_s=4.3e12,
+)
+
+
+def program_of(plan: ForwardPlan) -> LoopProgram:
+    (step,) = plan.steps
+    assert isinstance(step, LoopProgram)
+    return step
+
+
+def load(source: KernelSource, folder: Path) -> Any:
+    """The function that the source defines, as a module of its own file (Triton reads its lines)."""
+    number = len(list(folder.iterdir()))
+    path = folder / f"kernel_{number}.py"
+    path.write_text("\n".join((*source.imports, "", source.code)))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, source.function)
+
+
+def settings(template: Template, plan: ForwardPlan, count: int) -> list[Setting]:
+    """The defaults and an even spread."""
+    program, hints = program_of(plan), plan.hints
+    slots = template.slots(program, hints, H200)
+
+    def legal(setting: Setting) -> bool:
+        return template.legal(program, setting, hints, H200)
+
+    return [{slot.name: slot.default for slot in slots}, *spread(slots, legal, Random(5), count)]
+
+
+def rendered(template: Template, plan: ForwardPlan, setting: Setting) -> KernelSource:
+    values = {name: (each.shape, each.dtype) for name, each in plan.values.items()}
+    return template.render(program_of(plan), setting, values)
+
+
+def difference(got: torch.Tensor, expected: torch.Tensor) -> float | str:
+    """Relative error in the root mean square, or what else is wrong. Integers, NaN and infinities must be equal."""
+    if got.shape != expected.shape or got.dtype != expected.dtype:
+        return f"{tuple(got.shape)} {got.dtype} instead of {tuple(expected.shape)} {expected.dtype}"
+    if not expected.dtype.is_floating_point:
+        return 0.0 if torch.equal(got, expected) else "unequal"
+    got, expected = got.double(), expected.double()
+    finite = expected.isfinite()
+    special = torch.where(finite, torch.zeros_like(expected), expected)
+    if not torch.equal(torch.nan_to_num(special, nan=7.0), torch.nan_to_num(torch.where(finite, 0.0, got), nan=7.0)):
+        return "NaN or infinity elsewhere"
+    scale = expected[finite].norm()
+    return float((got[finite] - expected[finite]).norm() / scale) if scale > 0 else float(got[finite].abs().sum())
+
+
+def interpret(template: Template, count: int = 2) -> dict[str, float | str]:
+    """The worst difference of each case and setting from the brute-force interpreter."""
+    warnings.simplefilter("ignore")
+    worst: dict[str, float | str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (plan, inputs) in cases().items():
+            if not template.fits(program_of(plan), plan.hints):
+                continue
+            for setting in settings(template, plan, count):
+                worst[f"{name} {setting}"] = _interpreted(template, (plan, inputs), setting, Path(folder))
+    return worst
+
+
+def _interpreted(template: Template, case: Case, setting: Setting, folder: Path) -> float | str:
+    plan, inputs = case
+    source = rendered(template, plan, setting)
+    tensors = dict(zip(plan.inputs, inputs, strict=True))
+    sizes = {symbol.name: inputs[symbol.input].shape[symbol.dim] for symbol in plan.symbols}
+    expected = run_plan(plan, inputs)
+    try:
+        got = load(source, folder)(*(tensors[name] for name in source.reads), *(sizes[name] for name in source.symbols))
+    except Exception as error:  # noqa: BLE001 - the test shows what a kernel raised, with its case
+        return f"{type(error).__name__}: {error}"[-300:]
+    pairs = zip(_leaves(got), _leaves(expected), strict=True)
+    found = [difference(g, e) for g, e in pairs]
+    return next((each for each in found if isinstance(each, str)), max(f for f in found if isinstance(f, float)))
+
+
+def _leaves(result: Any) -> list[torch.Tensor]:
+    return [result] if isinstance(result, torch.Tensor) else list(result)
+
+
+LARGE = {
+    "relu_add": examples.relu_add(4096, 4096),
+    "softmax": examples.softmax(4096, 4096),
+    "softmax_free": examples.softmax("s0", "s1", {"s0": (0, 0, 4096), "s1": (0, 1, 4096)}),
+    "softmax_huge": examples.softmax(4096, 393216),
+    "layer_norm_bf16": examples.layer_norm(8192, 8192, "bfloat16"),
+    "sum_all": examples.sum_all(2**28),
+    "sum_past_int32": examples.sum_all(2**32 + 8),
+    "argmax_rows": examples.EXAMPLES["argmax_rows"],
+    "gate": examples.EXAMPLES["transposed_bf16_two_outputs"],
+    "group_norm": examples.EXAMPLES["group_norm"],
+}
+
+
+def compile_only(template: Template, cover: str) -> dict[str, Any]:
+    """Static facts of each kernel, or the compiler's error."""
+    from warpsmith.tools.worker import fake_cuda
+
+    trace = fake_cuda.Trace("sm_90")
+    fake_cuda.install(trace)
+    facts: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, plan in LARGE.items():
+            program = program_of(plan)
+            if not template.fits(program, plan.hints):
+                continue
+            slots = template.slots(program, plan.hints, H200)
+            chosen = pairwise(slots, lambda s, p=program, h=plan.hints: template.legal(p, s, h, H200))  # type: ignore[misc]
+            listed = list(chosen) if cover == "pairwise" else settings(template, plan, 0)
+            for setting in listed:
+                facts[f"{name} {setting}"] = _compiled(rendered(template, plan, setting), plan, trace, Path(folder))
+    return facts
+
+
+def _compiled(source: KernelSource, plan: ForwardPlan, trace: Any, folder: Path) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from warpsmith.tools.worker import fake_cuda
+
+    trace.kernels.clear()
+    trace.forget_launches() if hasattr(trace, "forget_launches") else trace._launches.clear()
+    with FakeTensorMode(allow_non_fake_inputs=True), fake_cuda.OnCpu(trace):
+        tensors = []
+        for name in source.reads:
+            record = plan.values[name]
+            shape = [value(size, plan.hints) for size in record.shape]
+            tensors.append(torch.empty(shape, dtype=getattr(torch, record.dtype)))
+        trace.watch(tensors)
+        try:
+            load(source, folder)(*tensors, *(plan.hints[name] for name in source.symbols))
+        except Exception as error:  # noqa: BLE001 - the test shows what the compiler said, with its case
+            return f"{type(error).__name__}: {error}"[-400:]
+    return [[kernel.registers, kernel.spill_bytes, kernel.shared_bytes] for kernel in trace.kernels.values()]
+
+
+def main() -> None:
+    """Prints the JSON that the tests read."""
+    mode, name, *rest = sys.argv[1:]
+    torch.set_num_threads(1)
+    template = next(each for each in templates("triton") if each.name == name)
+    print(json.dumps(interpret(template) if mode == "interpret" else compile_only(template, rest[0])))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
