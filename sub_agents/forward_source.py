@@ -13,6 +13,9 @@ from .kernel_source import KernelSource
 DROPPED = frozenset(("get_inputs", "get_init_inputs", "workloads", "ranges", "precision", "target", "baselines"))
 """What a problem file says about how it is judged: no part of a candidate."""
 
+UPDATE = "aten.copy_.default"
+"""The step that gives an input changed in place its new value."""
+
 
 def candidate_source(problem_source: str, plan: ForwardPlan, kernels: Mapping[str, KernelSource]) -> str:
     """The candidate's file: imports, the reference's own code, kernels, and `ModelNew` with a generated forward.
@@ -136,6 +139,12 @@ class _Forward:
         self.arguments = arguments[: len(plan.inputs)]
         self.left = arguments[len(plan.inputs) :]
         self.names = self._names()
+        self.updated = {
+            step.args[0]["ref"]: f"{self.names[step.args[0]['ref']]}_given"
+            for step in plan.steps
+            if isinstance(step, TorchStep) and step.op == UPDATE
+        }
+        """Inputs changed in place, with the name of the caller's own tensor, which may not be contiguous."""
 
     def _names(self) -> dict[str, str]:
         """Python name of each value: arguments keep theirs, everything else avoids them and the modules in use."""
@@ -184,6 +193,8 @@ class _Forward:
                 continue
             name = self.names[value]
             strides = self.plan.strides.get(value)
+            if value in self.updated:
+                lines.append(f"{self.updated[value]} = {name}")
             if strides is None:
                 lines.append(f"{name} = {name}.contiguous()")
             else:
@@ -229,7 +240,7 @@ class _Forward:
         last_use = self._last_uses()
         for number, step in enumerate(self.plan.steps):
             target = ", ".join(self.names[name] for name in _made(step))
-            lines.append(f"{target} = {self._call(step)}")
+            lines.append(f"{target} = {self._call(step)}" if target else self._call(step))
             lines += self._after(step)
             dead = [self.names[name] for name, at in last_use.items() if at == number]
             if dead:
@@ -280,6 +291,9 @@ class _Forward:
         if step.op == "constant":
             content, dtype = (self._argument(a) for a in step.args)
             return f"torch.tensor({content}, dtype={dtype}, device={self._device()})"
+        if step.op == UPDATE:
+            target, source = step.args[0]["ref"], step.args[1]["ref"]
+            return f"{self.updated.get(target, self.names[target])}.copy_({self.names[source]})"
         arguments = [self._argument(a) for a in step.args]
         arguments += [f"{key}={self._argument(a)}" for key, a in step.kwargs.items()]
         return f"torch.ops.{step.op}({', '.join(arguments)})"

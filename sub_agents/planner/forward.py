@@ -13,13 +13,14 @@ from .regions import Grower, Region
 from .strided import base_of, strided
 from .tensors import Call, Tensor
 
+UPDATE = "aten.copy_.default"
+"""How a changed input gets its new value."""
+
 
 def forward_plan(lowered: LoweredGraph) -> ForwardPlan:
     """Steps for the whole reference. Raises Unplannable with one line saying why there are none."""
     if lowered.unsupported:
         raise Unplannable(lowered.unsupported)
-    if lowered.mutated:
-        raise Unplannable(f"the reference changes {', '.join(lowered.mutated)} in place")
     return _Assembly(lowered, expand(lowered)).plan()
 
 
@@ -35,7 +36,8 @@ class _Assembly:
         self.names: set[str] = set()
 
     def plan(self) -> ForwardPlan:
-        outputs = [self.expanded.results[name] for name in _references(self.lowered.outputs)]
+        self.final = [*dict.fromkeys([*_references(self.lowered.outputs), *self.lowered.updates.values()])]
+        outputs = [self.expanded.results[name] for name in self.final]
         live = self._live(outputs)
         self.calls = [call for call in self.graph.calls if live & set(call.made.values())]
         self.seen = {name: self._viewable(t) for name, t in self._results(outputs)}
@@ -47,15 +49,16 @@ class _Assembly:
         self.grower = Grower(self._in_order(tensors), required, self.lowered.hints)
         self.grower.grow()
         self.sinks = self._settle([t for t in required if t.kind != "leaf"])
-        for name in _references(self.lowered.outputs):
+        for name in self.final:
             self._make(self.seen[name])
         returns = self._returns(self.lowered.outputs)
+        self._update()
         return self._finished(returns)
 
     # What must be in memory.
 
     def _results(self, outputs: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
-        yield from zip(_references(self.lowered.outputs), outputs, strict=True)
+        yield from zip(self.final, outputs, strict=True)
 
     def _reads(self, call: Call) -> list[Tensor]:
         return [self._viewable(t) for t in call.reads.values()]
@@ -211,6 +214,13 @@ class _Assembly:
             self.values[tensor.name] = Value(shape=tensor.shape, dtype=tensor.dtype)
         return tensor.name
 
+    def _update(self) -> None:
+        """In-place changes, when nothing reads the old values any more."""
+        for target, name in self.lowered.updates.items():
+            source = self._value(self.seen[name])
+            args = ({"ref": target}, {"ref": source})
+            self.steps.append(TorchStep(name=f"update_{target}", op=UPDATE, args=args, outputs=()))
+
     def _returns(self, structure: Any) -> Any:
         if isinstance(structure, (list, tuple)):
             return [self._returns(part) for part in structure]
@@ -242,7 +252,7 @@ class _Assembly:
             returns=returns,
             strides=self._strides(leaves, used),
             scalars=self.expanded.scalars,
-            uncovered=tuple(sorted(called - {"constant"})),
+            uncovered=tuple(sorted(called - {"constant", UPDATE})),
         )
 
     def _strides(self, leaves: dict[str, Tensor], used: set[str]) -> dict[str, tuple[Size, ...]]:

@@ -211,7 +211,7 @@ def _run_torch(step: TorchStep, tensors: Tensors, symbols: Mapping[str, int]) ->
     _, name, overload = step.op.split(".")
     result = getattr(getattr(torch.ops.aten, name), overload)(*args, **kwargs)
     results = result if isinstance(result, (tuple, list)) else (result,)
-    pairs = zip(step.outputs, results, strict=True)
+    pairs = zip(step.outputs, results if step.outputs else (), strict=True)
     return {name: r.contiguous() if isinstance(r, torch.Tensor) else r for name, r in pairs}
 
 

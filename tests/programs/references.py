@@ -225,3 +225,7 @@ layer("pooling", lambda: nn.Sequential(nn.MaxPool2d(2), nn.Sigmoid()), lambda: [
 
 # In place.
 case("in_place_intermediate", lambda self, x: (x + 1).mul_(2).relu_(), lambda: [draw(5, 7)])
+case("in_place_input", lambda self, x, y: x.mul_(0.9).add_(y, alpha=0.1), lambda: [draw(5, 7), draw(5, 7)])
+case("in_place_and_result", lambda self, x: (x.add_(1), x.sum(-1)), lambda: [draw(5, 7)])
+case("in_place_transposed", lambda self, x: x.t().mul_(torch.arange(5)) * 2, lambda: [draw(5, 7)])
+case("in_place_buffer", lambda self, x: x * self.scale.add_(1), lambda: [draw(5, 7)], scale=lambda: torch.arange(7))
