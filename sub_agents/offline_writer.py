@@ -151,7 +151,7 @@ class OfflineWriter:
         spaces = self._spaces(brief.plan, brief.device)
         if forward is None or not spaces:
             return []
-        tried, found = set(brief.tried), []
+        tried, found = set(brief.tried), list[Candidate]()
         proposals = self._proposals(brief, spaces, Random(f"{brief.rng_seed} {brief.directive} {len(tried)}"))
         for combination, parent, note in islice(proposals, MOST_TRIES * max(1, n)):
             if len(found) == n:

@@ -9,6 +9,7 @@ from .cuda_row_block import CudaRowBlock
 from .cuda_row_looped import CudaRowLooped
 from .cuda_row_shared import CudaRowCluster, CudaRowShared
 from .cuda_split_reduction import CudaSplitReduction
+from .cuda_transpose import CudaTranspose
 from .triton_matmul import TritonMatmul
 from .triton_matvec import TritonMatvec
 from .triton_pointwise import TritonPointwise
@@ -29,6 +30,7 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
     ),
     "cuda": (
         CudaPointwise(),
+        CudaTranspose(),
         CudaRowBlock(),
         CudaRowShared(),
         CudaRowCluster(),

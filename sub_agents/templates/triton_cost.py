@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram
 from ...state.sizes import product, value
-from .triton_row import RowShape, row_code, row_shape, split_stores
+from .triton_reduction import row_printer, split_stores
+from .triton_row import RowShape, row_shape, tile_code
 
 LAUNCH_MS = 0.003
 """GPU time between dependent kernels of one stream."""
@@ -26,8 +27,7 @@ class Trips:
 
 def _tile_bytes(program: LoopProgram, hints: dict[str, int]) -> tuple[int, int]:
     """Bytes read and written by one trip over the whole space."""
-    setting = {"exact_math": True}
-    _, tile_stores = split_stores(row_code(program, setting, 1, 1))
+    _, tile_stores = split_stores(tile_code(program, row_printer(True), (True, True)))
     shape = row_shape(program, hints)
     space = value(product(program.space), hints)
     return (shape.tiles - len(tile_stores)) * space * shape.element_bytes, len(
@@ -36,7 +36,8 @@ def _tile_bytes(program: LoopProgram, hints: dict[str, int]) -> tuple[int, int]:
 
 
 def has_tile_stores(program: LoopProgram) -> bool:
-    return bool(split_stores(row_code(program, {"exact_math": True}, 1, 1))[1])
+    """Whether the kernel writes whole tiles, not only one value a row."""
+    return bool(split_stores(tile_code(program, row_printer(True), (True, True)))[1])
 
 
 def cached_rereads(shape: RowShape, in_flight: int, device: DeviceSheet, read_bytes: int) -> float:

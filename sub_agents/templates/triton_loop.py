@@ -63,6 +63,16 @@ def reduced_axes(program: LoopProgram) -> tuple[int, ...]:
     return tuple(axis for axis, flag in enumerate(program.reduced) if flag)
 
 
+def accesses(program: LoopProgram) -> tuple[Load | Store, ...]:
+    """Everything that touches memory."""
+    return (*program.loads, *program.stores)
+
+
+def definitions(program: LoopProgram) -> tuple[Load | Statement, ...]:
+    """Everything that defines a name, in order."""
+    return (*program.loads, *program.body)
+
+
 def reads(program: LoopProgram) -> tuple[str, ...]:
     """Values that the kernel reads, in order of first use."""
     return tuple(dict.fromkeys(load.value for load in program.loads))
@@ -72,7 +82,7 @@ def symbols(program: LoopProgram, values: Mapping[str, tuple[tuple[Size, ...], s
     """The symbols that the program or its outputs' shapes use, sorted."""
     known = {load.name for load in program.loads} | {s.name for s in program.body}
     sizes: list[Size] = list(program.space)
-    for access in (*program.loads, *program.stores):
+    for access in accesses(program):
         sizes.extend(access.strides)
     sizes.extend(load.offset for load in program.loads)
     for statement in program.body:
@@ -88,7 +98,7 @@ def symbols_of(size: Size) -> tuple[str, ...]:
 
 def printable(program: LoopProgram) -> bool:
     """Whether Triton can hold every dtype and print every operator of the program."""
-    dtypes = {each.name: each.dtype for each in (*program.loads, *program.body)}
+    dtypes = {each.name: each.dtype for each in definitions(program)}
     if not {*dtypes.values(), *(store.dtype for store in program.stores)} <= set(TYPES):
         return False
     for statement in program.body:
@@ -129,7 +139,7 @@ class TileCode:
     """For each name whether it varies along rows and along columns."""
 
     def __post_init__(self) -> None:
-        every = (*self.program.loads, *self.program.body)
+        every = definitions(self.program)
         taken = _RESERVED | {name for size in self._sizes() for name in factors(size)[1]}
         taken |= {f"i{axis}" for axis in range(len(self.program.space))}
         self.names = {
@@ -144,7 +154,7 @@ class TileCode:
 
     def _sizes(self) -> list[Size]:
         sizes: list[Size] = list(self.program.space)
-        for access in (*self.program.loads, *self.program.stores):
+        for access in accesses(self.program):
             sizes.extend(access.strides)
         return sizes
 
@@ -180,7 +190,7 @@ class TileCode:
 
     def _split_axes(self, side: Group, names: set[str]) -> set[int]:
         axes: set[int] = set()
-        for access in (*self.program.loads, *self.program.stores):
+        for access in accesses(self.program):
             if self._label(access) in names and side.collapsed(access.strides) is None:
                 axes |= {a for a in side.axes if access.strides[a] != 0 and self.program.space[a] != 1}
         for statement in self.program.body:
@@ -294,7 +304,7 @@ class TileCode:
         """Loads and statements that the targets need and that are not `ready`, in program order."""
         needed: set[str] = set()
         pending = [name for name in targets if name not in ready]
-        by_name: dict[str, Load | Statement] = {e.name: e for e in (*self.program.loads, *self.program.body)}
+        by_name: dict[str, Load | Statement] = {e.name: e for e in definitions(self.program)}
         while pending:
             name = pending.pop()
             if name in needed:
@@ -303,7 +313,7 @@ class TileCode:
             each = by_name[name]
             if isinstance(each, Statement) and each.op != "iota":
                 pending += [a for a in each.args if isinstance(a, str) and a in by_name and a not in ready]
-        return [e for e in (*self.program.loads, *self.program.body) if e.name in needed]
+        return [e for e in definitions(self.program) if e.name in needed]
 
     def lines(self, parts: Iterable[Load | Statement], access: Access) -> list[str]:
         """Code of loads and pointwise statements."""

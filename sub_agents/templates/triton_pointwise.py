@@ -23,7 +23,7 @@ def _numel(program: LoopProgram, hints: dict[str, int]) -> int:
 def _is_transposed(program: LoopProgram) -> bool:
     """Whether some operand is contiguous along another axis than the output's last one."""
     last = len(program.space) - 1
-    return any(load.strides[last] not in (0, 1) and 1 in load.strides for load in (*program.loads, *program.stores))
+    return any(load.strides[last] not in (0, 1) and 1 in load.strides for load in loop.accesses(program))
 
 
 def _row_order(program: LoopProgram) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ def is_rounded(program: LoopProgram) -> bool:
 
 def element_bytes(program: LoopProgram) -> int:
     """The widest streamed element."""
-    return max(BYTES.get(access.dtype, 1) for access in (*program.loads, *program.stores))
+    return max(BYTES.get(access.dtype, 1) for access in loop.accesses(program))
 
 
 class TritonPointwise:

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ...state.program import LoopProgram
 from ...state.sizes import Size
 from ..slots import Setting, Slot
-from .triton_loop import INT32_LIMIT, Group, reads, reduced_axes, size_text, span, symbols
+from .triton_loop import INT32_LIMIT, Group, accesses, reads, reduced_axes, size_text, span, symbols
 
 Values = Mapping[str, tuple[tuple[Size, ...], str]]
 
@@ -94,7 +94,7 @@ def cast_if_wide(program: LoopProgram, groups: Iterable[Group], values: Values) 
     if symbols(program, values):
         return ".to(tl.int64 if WIDE else tl.int32)"
     axes = [axis for each in groups for axis in each.axes]
-    furthest = max((span(a, program, axes, {}) for a in (*program.loads, *program.stores)), default=0)
+    furthest = max((span(a, program, axes, {}) for a in accesses(program)), default=0)
     furthest = max([furthest, *(int(each.extent) for each in groups)])
     # A tile may reach past the end before its mask applies.
     return ".to(tl.int64)" if furthest + 2**20 >= INT32_LIMIT else ""
@@ -105,7 +105,7 @@ def wide_on_host(program: LoopProgram, values: Values) -> str | None:
     if not symbols(program, values):
         return None
     terms = []
-    for access in (*program.loads, *program.stores):
+    for access in accesses(program):
         parts = [
             f"{size_text(stride)} * {size_text(size)}"
             for stride, size in zip(access.strides, program.space, strict=True)
