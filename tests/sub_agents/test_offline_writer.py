@@ -1,0 +1,151 @@
+"""The offline writer: what it proposes for each directive, and that it never repeats itself."""
+
+from programs import examples
+
+from warpsmith.state.brief import Brief, Scored
+from warpsmith.state.candidate import Candidate
+from warpsmith.state.device import DeviceSheet
+from warpsmith.state.evaluation import CompileReport, Evaluation, Status
+from warpsmith.state.plan import Plan
+from warpsmith.state.problem import Problem, Workload
+from warpsmith.state.program import ForwardPlan
+from warpsmith.sub_agents.offline_writer import OfflineWriter
+from warpsmith.sub_agents.templates.registry import templates
+from warpsmith.sub_agents.triton_writer import TritonWriter
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+"""
+DEVICE = DeviceSheet(
+    name="H200",
+    arch="sm_90",
+    sm_count=132,
+    l2_bytes=50 * 2**20,
+    shared_bytes_per_block=232448,
+    shared_bytes_per_sm=233472,
+    memory_bytes=141 * 10**9,
+    peak_bytes_per_s=4.8e12,
+    copy_bytes_per_s=4.3e12,
+)
+
+
+def brief(forward: ForwardPlan | None, **fields: object) -> Brief:
+    problem = Problem(name="p", path="p.py", source=SOURCE, workloads=(Workload(name="default"),))
+    known = {"problem": problem, "device": DEVICE, "language": "triton", "directive": "explore"}
+    return Brief.model_validate({**known, "plan": Plan(summary="", strategies=(), forward=forward), **fields})
+
+
+def scored(candidate: Candidate) -> Scored:
+    failed = CompileReport(ok=False, seconds=0.0)
+    evaluation = Evaluation(
+        candidate=candidate.id, problem="p", status=Status.COMPILE_ERROR, tier="quick", message="-", compile=failed
+    )
+    return Scored(candidate=candidate, evaluation=evaluation)
+
+
+def softmax() -> ForwardPlan:
+    return examples.softmax(4096, 4096)
+
+
+def test_the_same_brief_gives_the_same_candidates_and_another_seed_others() -> None:
+    first, again = (TritonWriter().propose(brief(softmax()), 12) for _ in range(2))
+    other = TritonWriter().propose(brief(softmax(), rng_seed=1), 12)
+    assert first == again
+    assert [c.id for c in first[:3]] == [c.id for c in other[:3]]
+    assert {c.id for c in first[3:]} != {c.id for c in other[3:]}
+
+
+def test_exploring_starts_with_the_defaults_of_every_template_the_cheapest_first() -> None:
+    proposed = TritonWriter().propose(brief(softmax()), 4)
+    fitting = ["triton_row_persistent", "triton_row_looped", "triton_split_reduction"]
+    assert [c.template for c in proposed[:3]] == fitting
+    huge = TritonWriter().propose(brief(examples.sum_all(2**28)), 2)
+    assert [c.template for c in huge] == ["triton_split_reduction", "triton_row_looped"]
+
+
+def test_exploring_covers_the_usual_block_sizes() -> None:
+    proposed = TritonWriter().propose(brief(examples.relu_add(8192, 8192)), 8)
+    assert {128, 256, 512} <= {c.slots["relu_add.block_size"] for c in proposed}
+
+
+def test_nothing_tried_is_proposed_again_and_candidates_are_distinct() -> None:
+    first = TritonWriter().propose(brief(softmax()), 10)
+    second = TritonWriter().propose(brief(softmax(), tried=frozenset(c.id for c in first)), 10)
+    ids = [c.id for c in (*first, *second)]
+    assert len(ids) == 20
+    assert len(set(ids)) == 20
+
+
+def test_slots_are_named_by_step_and_the_template_is_one_of_them() -> None:
+    (candidate,) = TritonWriter().propose(brief(softmax()), 1)
+    assert candidate.slots["softmax.template"] == candidate.template == "triton_row_persistent"
+    assert {name.split(".")[0] for name in candidate.slots} == {"softmax"}
+    assert "class ModelNew" in candidate.source
+
+
+def test_tuning_moves_one_slot_of_the_seed_to_a_neighbour() -> None:
+    (seed,) = TritonWriter().propose(brief(softmax()), 1)
+    tuned = TritonWriter().propose(
+        brief(softmax(), directive="tune", seeds=(scored(seed),), tried=frozenset((seed.id,)), temperature=0.2), 5
+    )
+    assert len(tuned) == 5
+    for candidate in tuned:
+        changed = {name for name in seed.slots if seed.slots[name] != candidate.slots[name]}
+        assert len(changed) == 1
+        assert candidate.parent == seed.id
+
+
+def test_diversifying_gives_a_structure_that_the_pool_lacks() -> None:
+    (seed,) = TritonWriter().propose(brief(softmax()), 1)
+    others = TritonWriter().propose(brief(softmax(), directive="diversify", pool=(scored(seed),)), 2)
+    structures = {(c.template, c.slots.get("softmax.passes"), c.slots.get("softmax.reverse_last")) for c in others}
+    assert len(structures) == 2
+    assert all(c.template != seed.template for c in others)
+
+
+def test_rewriting_carries_the_seeds_values_into_slots_of_the_same_name() -> None:
+    looped = [t for t in templates("triton") if t.name == "triton_row_looped"]
+    split = [t for t in templates("triton") if t.name == "triton_split_reduction"]
+    (seed,) = OfflineWriter("triton", tuple(looped)).propose(brief(softmax()), 1)
+    (rewritten,) = OfflineWriter("triton", tuple(split)).propose(
+        brief(softmax(), directive="rewrite", seeds=(scored(seed),)), 1
+    )
+    assert rewritten.slots["softmax.block_size"] == seed.slots["softmax.block_size"]
+    assert rewritten.parent == seed.id
+
+
+def test_a_step_without_an_own_template_takes_the_fallback_and_without_any_there_is_no_candidate() -> None:
+    pointwise = tuple(t for t in templates("triton") if t.name == "triton_pointwise")
+    rows = tuple(t for t in templates("triton") if t.name == "triton_row_looped")
+    two_steps = softmax()
+    after = examples.relu_add(4096, 4096)
+    both = two_steps.model_copy(
+        update={"steps": (*two_steps.steps, *after.steps), "values": {**after.values, **two_steps.values}}
+    )
+    both = both.model_copy(update={"inputs": ("x", "bias")})
+    (mixed,) = OfflineWriter("triton", pointwise, fallback=rows).propose(brief(both), 1)
+    assert mixed.template == "triton_row_looped+triton_pointwise"
+    assert OfflineWriter("triton", pointwise).propose(brief(both), 1) == []
+    assert OfflineWriter("triton", (), fallback=rows).propose(brief(softmax()), 1) == []
+
+
+def test_a_plan_without_programs_gives_nothing() -> None:
+    assert TritonWriter().propose(brief(None), 3) == []
+
+
+def test_a_template_runs_dry_rather_than_repeating() -> None:
+    pointwise = tuple(t for t in templates("triton") if t.name == "triton_pointwise")
+    plan = examples.relu_add(3, 5)
+    seen: set[str] = set()
+    for _ in range(40):
+        more = OfflineWriter("triton", pointwise).propose(brief(plan, tried=frozenset(seen)), 100)
+        assert not seen & {c.id for c in more}
+        if not more:
+            break
+        seen |= {c.id for c in more}
+    assert 10 < len(seen) < 4000
