@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from .base import Record, digest
+from .syntax import parse
 
 Language = Literal["triton", "cuda", "torch"]
 Origin = Literal["template", "llm", "compiler", "human"]
@@ -31,7 +32,7 @@ class Candidate(Record):
 def normalised_hash(source: str) -> str:
     """16 hex digits that ignore comments and spacing; a file that does not parse is hashed as text."""
     try:
-        text = ast.unparse(ast.parse(source))
+        text = ast.unparse(parse(source))
     except (SyntaxError, ValueError):
         text = source
     return digest(text)[:16]

@@ -1,0 +1,39 @@
+"""Source is parsed from many threads at once: candidates are read back while others are proposed."""
+
+import gc
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from warpsmith.state.syntax import parse
+
+SOURCE = "\n".join(f"def f{n}(x):\n    return [[(x + {n}) * (x - 1), -x], {{'a': x[{n}:]}}]" for n in range(20))
+
+
+@pytest.fixture
+def switches_while_parsing() -> Iterator[None]:
+    """Lets other threads run in the middle of a parse, as a garbage collection that runs Python code does."""
+
+    def give_way(phase: str, info: dict[str, int]) -> None:
+        time.sleep(0)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(give_way)
+    gc.set_threshold(50)
+    yield
+    gc.set_threshold(*before)
+    gc.callbacks.remove(give_way)
+
+
+@pytest.mark.usefixtures("switches_while_parsing")
+def test_threads_may_parse_at_once() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        trees = list(pool.map(parse, [SOURCE] * 20))
+    assert all(len(tree.body) == 20 for tree in trees)
+
+
+def test_errors_of_the_source_come_through() -> None:
+    with pytest.raises(SyntaxError):
+        parse("def f(:")
