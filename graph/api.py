@@ -105,7 +105,7 @@ def _drive(run: RunDirectory, context: Context, given: Collaborators | None, inp
                 graph.invoke(inputs, config, context=context, durability="sync")
         except (KeyboardInterrupt, Stopped):
             raise Interrupted(run.path, _save_partial(graph, config, services, context)) from None
-        except (WarpsmithError, OSError, sqlite3.Error):
+        except Exception:
             _save_partial(graph, config, services, context)
             raise
         finally:

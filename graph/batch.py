@@ -17,6 +17,7 @@ from ..state.scores import ProblemScore, fast_p
 from ..state.trajectory import BatchRow, Result
 from ..tools.harness import Harness
 from .api import make_context, optimize
+from .run_directory import append_line
 from .services import Collaborators, open_harness_for
 
 DECISIVE = ("languages", "budget", "seconds", "seed", "width", "patience", "stop_at_sol", "finalists", "replay")
@@ -112,8 +113,7 @@ def read_rows(results_file: Path) -> list[BatchRow]:
 def append_row(results_file: Path, row: BatchRow) -> None:
     try:
         results_file.parent.mkdir(parents=True, exist_ok=True)
-        with results_file.open("a", encoding="utf-8") as file:
-            file.write(row.model_dump_json() + "\n")
+        append_line(results_file, row.model_dump_json())
     except OSError as error:
         raise InvalidInput(f"{results_file}: cannot be written ({error.strerror}); choose another --out") from error
 

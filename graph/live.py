@@ -18,13 +18,14 @@ class LiveProgress:
     """One line that changes, and lasting lines for what matters."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False)
-        self._live = Live(console=self.console, refresh_per_second=8, transient=True, get_renderable=self.line)
+        self.console = console or Console()
         self._problem = ""
         self._phase = "starting"
         self._tried = self._failed = self._budget = 0
         self._best = ""
         self._seconds_left: float | None = None
+        # Last, since it draws at once.
+        self._live = Live(console=self.console, refresh_per_second=8, transient=True, get_renderable=self.line)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -79,4 +80,4 @@ class LiveProgress:
 
     def _print(self, *lines: str) -> None:
         for line in lines:
-            self.console.print(escape(line), soft_wrap=True)
+            self.console.print(escape(line), soft_wrap=True, highlight=False)

@@ -52,6 +52,18 @@ def latest_run_directory(out: Path, problem_file: Path) -> Path:
     return runs[-1].parent
 
 
+def append_line(path: Path, line: str) -> None:
+    """Appends a line that is on the disk when this returns; a half line that a killed process left is ended first."""
+    with path.open("ab+") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            line = line if file.read(1) == b"\n" else f"\n{line}"
+        file.write(f"{line}\n".encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
 class RunDirectory:
     """Reads and writes one run's files. Safe to use from several threads of one process."""
 
@@ -107,10 +119,8 @@ class RunDirectory:
     def add_evaluation(self, evaluation: Evaluation, kind: str) -> None:
         """Appends an evaluation; `kind` is the tier that was asked for."""
         line = json.dumps({"kind": kind, "evaluation": evaluation.model_dump(mode="json")})
-        with self._lock, (self.path / "evaluations.jsonl").open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with self._lock:
+            append_line(self.path / "evaluations.jsonl", line)
             self._evaluations[evaluation.candidate, kind] = evaluation
 
     def evaluation(self, candidate_id: str, kind: str = "quick") -> Evaluation | None:
@@ -118,9 +128,8 @@ class RunDirectory:
 
     def add_rows(self, rows: Sequence[Row]) -> None:
         """Adds to the trajectory; a row that is there already (its node was run twice) is not added again."""
-        known = {row.id for row in self.rows()}
-        with self._lock, (self.path / TRAJECTORY).open("a", encoding="utf-8") as file:
-            file.write("".join(row.model_dump_json() + "\n" for row in rows if row.id not in known))
+        known = {row.id: row for row in (*self.rows(), *rows)}
+        self.write_text(TRAJECTORY, "".join(f"{row.model_dump_json()}\n" for row in known.values()))
 
     def rows(self) -> tuple[Row, ...]:
         """The trajectory so far, in the order of evaluation."""

@@ -4,6 +4,7 @@ Nodes find them by run directory. Whoever starts a run may provide them (`provid
 run's settings on first use, also in a process that resumes a run or in the LangGraph server.
 """
 
+import atexit
 import threading
 import time
 from collections.abc import Mapping
@@ -128,6 +129,8 @@ def services_for(run_dir: str, context: Context) -> Services:
     with _lock:
         if run_dir not in _open:
             _open[run_dir] = open_services(Path(run_dir), context)
+            # A graph that is driven by another program may end in an error before its last node closes them.
+            atexit.register(close_services, run_dir)
         return _open[run_dir]
 
 

@@ -99,6 +99,9 @@ def test_a_half_written_row_is_done_again(folder, tmp_path, given):
     heard = []
     optimize_batch(folder, given=given(), on_row=lambda row, skipped: heard.append(skipped), **settings)
     assert heard == [True, True, False]
+    third = []
+    optimize_batch(folder, given=given(), on_row=lambda row, skipped: third.append(skipped), **settings)
+    assert third == [True, True, True]
 
 
 def test_a_folder_without_problems_is_refused(tmp_path, given):
