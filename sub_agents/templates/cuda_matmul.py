@@ -22,7 +22,7 @@ from .cuda_matmul_source import (
     vector_line,
 )
 from .cuda_types import BYTES, STORAGE
-from .matmul_program import extent, fold, operand_dtype, symbols
+from .matmul_program import extent, fold, operand_dtype, product_ms, symbols
 from .triton_matmul import best_tile
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
@@ -81,6 +81,15 @@ class CudaMatmul:
             return False
         fits_shared = shared_bytes(folded, setting) <= device.shared_bytes_per_block
         return fits_shared and int(device.arch.removeprefix("sm_")) >= 80
+
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        """By waves of tiles at the rates of warp-level instructions."""
+        assert isinstance(program, MatmulProgram)
+        folded = fold(program)
+        rate = 50e12 if operand_dtype(folded) == "float32" else 350e12
+        return product_ms(folded, setting, hints, device, rate)
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """One kernel, or two where k is split."""

@@ -170,8 +170,13 @@ def device_blocks(body: str) -> str:
     return "\n\n".join(blocks[i] for i in sorted(kept))
 
 
-def cuda_source(program: MatmulProgram, cuda: str, host: Host, values: Values, around: Epilogue) -> KernelSource:
-    """The module-level code of one step: CUDA text, its lazy compilation, and the host function."""
+def cuda_source(
+    program: MatmulProgram, cuda: str, host: Host, values: Values, around: Epilogue, *, arch: str = ""
+) -> KernelSource:
+    """The module-level code of one step: CUDA text, its lazy compilation, and the host function.
+
+    `arch` is for instructions that exist on one architecture alone (`sm_90a`); else the device's own is taken.
+    """
     read, free = reads(program), symbols(program)
     arguments = [around.pointer_of[value] for value in read]
     made = [around.pointer_of[store.value] for store in program.stores]
@@ -188,9 +193,12 @@ def cuda_source(program: MatmulProgram, cuda: str, host: Host, values: Values, a
         "body": [*lines, *host.body],
         "returns": ", ".join(made),
     }
+    code = environment().get_template("cuda_host.py.j2").render(context) + "\n"
+    if arch:
+        code = code.replace('"-std=c++17",', f'"-std=c++17",\n        "-arch={arch}",', 1)
     return KernelSource(
         imports=("import functools", "import cupy", "import torch"),
-        code=environment().get_template("cuda_host.py.j2").render(context) + "\n",
+        code=code,
         function=f"run_{program.name}",
         reads=read,
         symbols=free,

@@ -5,8 +5,10 @@ from math import prod
 from typing import TypeVar
 
 from ...state.base import Record
+from ...state.device import DeviceSheet
 from ...state.program import Load, MatmulProgram, Operand, Store
 from ...state.sizes import Size, factors, product, value
+from ..slots import Setting
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Operand types that tensor cores take, or that templates emulate on them."""
@@ -119,3 +121,30 @@ def symbols(program: MatmulProgram) -> tuple[str, ...]:
 def reads(program: MatmulProgram) -> tuple[str, ...]:
     """Values that the kernel reads, in order of first use."""
     return tuple(dict.fromkeys([program.a.value, program.b.value, *(load.value for load in program.loads)]))
+
+
+def product_ms(
+    program: MatmulProgram,
+    setting: Setting,
+    hints: Mapping[str, int],
+    device: DeviceSheet,
+    rate_flops: float,
+    *,
+    split: bool = False,
+) -> float:
+    """Rough time of a tiled product: whole waves of tiles at a rate reached by large ones, bytes, launches.
+
+    `rate_flops` is in FLOP/s of the product asked for, on a whole device. `split` adds a pass over the operands.
+    """
+    sizes = extent(program, hints)
+    tile_m, tile_n, splits = int(setting["tile_m"]), int(setting["tile_n"]), int(setting["split_k"])
+    count = sizes.batch * -(-sizes.m // tile_m) * -(-sizes.n // tile_n) * splits
+    # A small tile reads more for each product: 128 x 256 is where the rate was taken.
+    tile_share: float = min(1.0, (tile_m * tile_n / (tile_m + tile_n) / 85) ** 0.5)
+    tile_flops = 2 * tile_m * tile_n * -(-sizes.k // splits)
+    compute_s = -(-count // device.sm_count) * tile_flops * device.sm_count / (rate_flops * tile_share)
+    operand_bytes = sizes.batch * (sizes.m + sizes.n) * sizes.k * BYTES[program.a.dtype]
+    moved_bytes = operand_bytes + sizes.batch * sizes.m * sizes.n * (4 + 8 * splits * (splits > 1))
+    rewritten_s = 2 * operand_bytes / device.copy_bytes_per_s if split else 0.0
+    launches = 1 + (splits > 1) + 2 * split
+    return 1e3 * (max(compute_s, moved_bytes / device.copy_bytes_per_s) + rewritten_s) + 0.003 * launches

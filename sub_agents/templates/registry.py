@@ -4,6 +4,7 @@ from ...state.candidate import Language
 from ..kernel_source import Template
 from .cuda_column import CudaColumn
 from .cuda_matmul import CudaMatmul
+from .cuda_matmul_hopper import CudaMatmulHopper
 from .cuda_pointwise import CudaPointwise
 from .cuda_row_block import CudaRowBlock
 from .cuda_row_looped import CudaRowLooped
@@ -37,6 +38,7 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         CudaColumn(),
         CudaSplitReduction(),
         CudaRowLooped(),
+        CudaMatmulHopper(),
         CudaMatmul(),
     ),
     "torch": (),

@@ -9,7 +9,7 @@ from ...state.program import LoopProgram, MatmulProgram, Operand
 from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Extent, extent, fold, operand_dtype, reads
+from .matmul_program import BYTES, Extent, extent, fold, operand_dtype, product_ms, reads
 from .triton_matmul_source import (
     Pieces,
     Values,
@@ -112,6 +112,16 @@ class TritonMatmul:
             return False
         return setting.get("loads", "pointer") == "pointer" or (device.arch >= "sm_90" and descriptors_possible(folded))
 
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        """By waves of tiles at the rates that large products reached on an H200."""
+        assert isinstance(program, MatmulProgram)
+        folded = fold(program)
+        rates = {"tf32x3": 60e12, "bf16x6": 67e12, "ieee": 30e12}
+        half = 600e12 if setting.get("loads") == "descriptor" else 500e12
+        return product_ms(folded, setting, hints, device, rates.get(str(setting.get("precision")), half))
+
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """One kernel, or two where k is split."""
         assert isinstance(program, MatmulProgram)
@@ -200,10 +210,10 @@ def epilogue_bytes(program: MatmulProgram, setting: Setting) -> int:
 
 def descriptors_possible(program: MatmulProgram) -> bool:
     """TMA wants a contiguous matrix axis and every other stride a multiple of 16 bytes, at most one batch axis."""
-    return len(program.batch) <= 1 and all(_describable(each) for each in (program.a, program.b))
+    return len(program.batch) <= 1 and all(describable(each) for each in (program.a, program.b))
 
 
-def _describable(operand: Operand) -> bool:
+def describable(operand: Operand) -> bool:
     axis = contiguous_axis(operand)
     if axis is None:
         return False

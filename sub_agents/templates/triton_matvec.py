@@ -8,7 +8,7 @@ from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import Extent, extent, fold, operand_dtype, reads
+from .matmul_program import BYTES, Extent, extent, fold, operand_dtype, reads
 from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, terms, written_out
 
 MOST_VECTORS = 4
@@ -62,6 +62,15 @@ class TritonMatvec:
         splits = int(setting["split_k"])
         enough = splits == 1 or (splits - 1) * int(setting["tile_k"]) < extent(folded, hints).k
         return elements >= 4 and elements * _few(folded) <= 128 and enough
+
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        """By the bytes of the large operand."""
+        assert isinstance(program, MatmulProgram)
+        sizes = extent(fold(program), hints)
+        moved_bytes = sizes.batch * (sizes.m + sizes.n) * sizes.k * BYTES[program.a.dtype]
+        return 1e3 * moved_bytes / device.copy_bytes_per_s + (0.006 if int(setting["split_k"]) > 1 else 0.003)
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """One kernel, or two where k is split."""

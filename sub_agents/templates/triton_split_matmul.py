@@ -16,7 +16,7 @@ from ...state.program import LoopProgram, MatmulProgram, Operand
 from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import extent, fold, operand_dtype, reads
+from .matmul_program import extent, fold, operand_dtype, product_ms, reads
 from .triton_matmul import INTERPRETED_DOT, best_tile, descriptors_possible, epilogue_bytes, epilogue_slot
 from .triton_matmul_source import Pieces, Values, batch_indices, batch_lines, pieces, plus, rendered, terms, written_out
 
@@ -97,6 +97,15 @@ class TritonSplitMatmul:
         if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > extent(folded, hints).k):
             return False
         return int(device.arch.removeprefix("sm_")[:-1]) >= 9
+
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        """By waves of tiles, and the splitting kernels' traffic."""
+        assert isinstance(program, MatmulProgram)
+        folded = fold(program)
+        rate = {"fp16x3": 160e12, "bf16x6": 90e12, "packed": 600e12}[scheme_of(folded, setting)]
+        return product_ms(folded, setting, hints, device, rate, split=True)
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """Two splitting kernels and the product, with a last one where k is split."""

@@ -30,6 +30,11 @@ def emulated_error(template: Template, given: Case, setting: Setting) -> float:
 def emulated(source: KernelSource) -> tuple[Any, Any]:
     """The host function with tensor-core instructions emulated too, and the torch that it runs on."""
     extra = EXTRA.read_text().replace("#pragma once", "")
+    # Which operands a warpgroup product transposes, and its element type, stand in its text.
+    wgmma = re.search(r"f32\.(f16|bf16)\.\w+ .*?p, 1, 1, (\d), (\d);", source.code, re.DOTALL)
+    if wgmma:
+        flags = {"BFLOAT16": int(wgmma[1] == "bf16"), "A_TRANSPOSED": wgmma[2], "B_TRANSPOSED": wgmma[3]}
+        extra = "".join(f"#define EMULATED_{name} {flag}\n" for name, flag in flags.items()) + extra
     cupy = SimpleNamespace(**vars(emulation.fake_cupy()))
     cupy.RawModule = lambda *, code, options=(): emulation.Module(code, options, extra)
     torch = emulation.FakeTorch()
@@ -51,6 +56,7 @@ def compiled(source: KernelSource, arch: str = "sm_90", **macros: int) -> dict[s
     """Resources by kernel name from NVRTC's cubin. Raises cuda.core's error with the compiler's log."""
     from cuda.core import Program, ProgramOptions
 
+    arch = "sm_90a" if "-arch=sm_90a" in source.code else arch
     options = ProgramOptions(arch=arch, std="c++17", define_macro=[(k, str(v)) for k, v in macros.items()])
     code = Program(cuda_text(source), "c++", options).compile("cubin").code
     from triton import knobs

@@ -98,3 +98,71 @@ inline unsigned int to_tf32(float x) { return (__float_as_uint(x) + 0x1000u) & ~
 inline void multiply_tf32(float (&acc)[4], const unsigned int (&a)[4], unsigned int b0, unsigned int b1) {
     emulation::multiply<1>(acc, a, b0, b1, [](unsigned word, int) { return __uint_as_float(word & ~0x1fffu); });
 }
+
+// Warpgroup products: computed when issued and again when waited for, as hardware may read shared memory at any time
+// between the two. Different results mean that a copy overwrote a tile too early.
+#ifdef EMULATED_A_TRANSPOSED
+namespace emulation {
+
+struct Product { float* sums; int count; bool accumulate; unsigned long long a, b; std::vector<float> early; };
+static std::map<Fiber*, std::vector<std::vector<Product>>> products;
+static std::map<Fiber*, std::vector<Product>> open_products;
+
+inline float tile_element(unsigned long long descriptor, int outer, int k, bool transposed) {
+    const unsigned address = unsigned(descriptor & 0x3fff) << 4, panel = unsigned(descriptor >> 16 & 0x3fff) << 4;
+    const unsigned step = unsigned(descriptor >> 32 & 0x3fff) << 4;
+    const unsigned place = transposed ? outer / 64 * panel + k / 8 * step + k % 8 * 128 + outer % 64 * 2
+                                      : outer / 8 * step + outer % 8 * 128 + k * 2;
+    // Swizzling acts on address bits: the 16-byte word within 128 bytes is exclusive-ored with the row of eight.
+    const unsigned linear = address + place, swizzled = linear ^ (linear >> 7 & 7) << 4;
+    unsigned short bits;
+    memcpy(&bits, static_cast<unsigned char*>(dynamic_shared()) + swizzled, 2);
+    return EMULATED_BFLOAT16 ? __uint_as_float(unsigned(bits) << 16) : emulated_half_value(bits);
+}
+
+inline std::vector<float> product_sums(const Product& each) {
+    const int thread = current->linear % 128, lane = thread % 32;
+    std::vector<float> result(each.count);
+    float a[2][16];
+    for (int h = 0; h < 2; ++h)
+        for (int k = 0; k < 16; ++k) a[h][k] = tile_element(each.a, thread / 32 * 16 + lane / 4 + 8 * h, k, EMULATED_A_TRANSPOSED);
+    for (int j = 0; j < each.count; ++j) {
+        const int n = j / 4 * 8 + lane % 4 * 2 + j % 2;
+        for (int k = 0; k < 16; ++k) result[j] += a[j / 2 % 2][k] * tile_element(each.b, n, k, EMULATED_B_TRANSPOSED);
+    }
+    return result;
+}
+
+}  // namespace emulation
+
+inline unsigned int shared_address(const void* p) {
+    return unsigned(static_cast<const unsigned char*>(p) - static_cast<unsigned char*>(emulation::dynamic_shared()));
+}
+template <int COUNT> void multiply_async(float (&sums)[COUNT], unsigned long long a, unsigned long long b, int accumulate) {
+    emulation::Product each{sums, COUNT, accumulate != 0, a, b, {}};
+    each.early = emulation::product_sums(each);
+    emulation::open_products[emulation::current].push_back(each);
+}
+inline void copies_to_tensor_cores() {}
+inline void products_begin() {}
+inline void products_commit() {
+    auto& open = emulation::open_products[emulation::current];
+    emulation::products[emulation::current].push_back(std::move(open));
+    open.clear();
+}
+template <int PENDING> void products_wait() {
+    auto& groups = emulation::products[emulation::current];
+    while (groups.size() > PENDING) {
+        for (auto& each : groups.front()) {
+            const std::vector<float> late = emulation::product_sums(each);
+            if (memcmp(late.data(), each.early.data(), late.size() * sizeof(float))) {
+                fprintf(stderr, "a tile changed under a warpgroup product\n");
+                abort();
+            }
+            for (int j = 0; j < each.count; ++j) each.sums[j] = (each.accumulate ? each.sums[j] : 0.0f) + late[j];
+        }
+        groups.erase(groups.begin());
+    }
+}
+inline void hold(float&) {}
+#endif

@@ -5,7 +5,7 @@ from programs.matmul_cases import SHAPES, Layout, cases, large_cases
 from programs.matmul_cuda import compiled, emulated_error
 from programs.matmul_run import H200, defaults, settings, template_named
 
-TEMPLATES = ("cuda_matmul",)
+TEMPLATES = ("cuda_matmul", "cuda_matmul_hopper")
 BOUND = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 6e-3}
 
 
