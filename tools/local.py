@@ -72,7 +72,7 @@ class LocalHarness:
         self._graphs: dict[tuple[str, str], LoweredGraph] = {}
         self._evaluated: dict[tuple[str, str, str], Evaluation] = {}
         interpret = self._wants_interpreter()
-        self._servers = [ServerProcess(self.work_dir, settings.start_timeout_s, interpret)]
+        self._servers = [ServerProcess(self.work_dir, settings.start_timeout_s, interpret, settings.gpu)]
         if interpret:
             # Triton decides at import whether it interprets; compiling needs a server that does not.
             self._servers.append(ServerProcess(self.work_dir, settings.start_timeout_s, interpret=False))
@@ -269,7 +269,7 @@ class LocalHarness:
         if judge is not None and judge.alive:
             return judge
         self._close_judges()
-        device = "cpu" if self.dry else f"cuda:{self.settings.gpu}"
+        device = "cpu" if self.dry else "cuda:0"
         judge = JudgeHandle(self._server, {"device": device, "work_dir": str(self.work_dir), "compile_threads": 1})
         best = {}
         if not self.dry:
@@ -318,7 +318,7 @@ class LocalHarness:
         if not self._hello.get("interpreted"):
             if cache.exists():
                 return DeviceSheet.model_validate_json(cache.read_text())
-            pid, channel = self._server.spawn(Spawn("device", {"gpu": self.settings.gpu}))
+            pid, channel = self._server.spawn(Spawn("device"))
             reply = wire.receive(channel, 120.0).body
             channel.close()
             self._server.kill(pid)

@@ -15,7 +15,6 @@ _PASSED_ON = (
     "LD_LIBRARY_PATH",
     "LANG",
     "PYTHONPATH",
-    "CUDA_VISIBLE_DEVICES",
     "CUDA_HOME",
     "CUDA_PATH",
     "VIRTUAL_ENV",
@@ -25,14 +24,14 @@ _PASSED_ON = (
 class ServerProcess:
     """One fork server as a child of this process. Started at once; `hello` waits until it can fork."""
 
-    def __init__(self, work_dir: Path, timeout_s: float, interpret: bool) -> None:
+    def __init__(self, work_dir: Path, timeout_s: float, interpret: bool, gpu: int = 0) -> None:
         self._log = work_dir / "server.log"
         self._timeout_s = timeout_s
         self._sock, theirs = wire.pair()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "warpsmith.tools.worker.server", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            env=server_environment(work_dir, interpret),
+            env=server_environment(work_dir, interpret, gpu),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._log.open("ab"),
@@ -59,9 +58,12 @@ class ServerProcess:
             self._process.kill()
 
 
-def server_environment(work_dir: Path, interpret: bool) -> dict[str, str]:
-    """The server's whole environment: no secrets, so no worker can have any."""
+def server_environment(work_dir: Path, interpret: bool, gpu: int) -> dict[str, str]:
+    """The server's whole environment: no secrets, so no worker can have any; and one GPU, which every library in
+    every worker then numbers 0."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    visible = [entry for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry]
+    environment["CUDA_VISIBLE_DEVICES"] = visible[gpu] if gpu < len(visible) else str(gpu)
     environment.update(
         HOME=str(work_dir),
         TRITON_CACHE_DIR=str(work_dir / "triton"),

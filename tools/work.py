@@ -22,7 +22,9 @@ FREE = frozenset(("view", "reshape", "_unsafe_view", "permute", "transpose", "t"
 FREE |= frozenset(("select", "slice", "split", "split_with_sizes", "unbind", "getitem", "clone", "alias", "detach"))
 FREE |= frozenset(("full", "full_like", "zeros", "ones", "zeros_like", "ones_like", "scalar_tensor", "arange", "empty"))
 # Views that keep fewer elements than they are given: what lies outside is not read.
-NARROWING = frozenset(("select", "slice", "split", "split_with_sizes", "unbind", "narrow", "index_select", "embedding"))
+NARROWING = frozenset(("select", "slice", "split", "split_with_sizes", "unbind", "narrow"))
+# Operators that pick elements by data: how many distinct ones is not known, it may be a single one.
+PICKING = frozenset(("embedding", "index_select", "gather", "index", "take", "take_along_dim"))
 MATMULS = frozenset(("mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "dot", "mv", "addmv", "einsum"))
 
 
@@ -53,6 +55,8 @@ class _Accounting:
         self.graph = graph
         self.hints = hints
         self.nodes = {node.name: node for node in graph.nodes}
+        self.delivered = dict.fromkeys([*_refs(graph.outputs), *graph.updates.values()])
+        """Nodes whose values a call leaves behind, in results or in inputs changed in place."""
         self.live = self._live()
 
     def total(self) -> Work:
@@ -68,14 +72,14 @@ class _Accounting:
                 other += self._elements_touched(node)
         return Work(
             read_bytes=sum(self._read(node) for node in self.graph.nodes if _is_memory(node)),
-            write_bytes=sum(self._written(name) for name in dict.fromkeys(_refs(self.graph.outputs))),
+            write_bytes=sum(self._written(name) for name in self.delivered),
             matmul_flops=flops,
             other_flops=other,
         )
 
     def _live(self) -> set[str]:
         found: set[str] = set()
-        waiting = list(_refs(self.graph.outputs)) + list(self.graph.mutated)
+        waiting = list(self.delivered)
         while waiting:
             name = waiting.pop()
             if name not in found and name in self.nodes:
@@ -88,12 +92,12 @@ class _Accounting:
         if node.name not in self.live or node.output is None:
             return 0
         uses = [user for user in self.graph.nodes if user.name in self.live and node.name in _refs([*user.args])]
-        returned = node.name in _refs(self.graph.outputs)
+        returned = node.name in self.delivered
         if not uses and not returned:
             return 0
         elements = self._distinct(node)
-        if uses and not returned and all(_operator(user) in NARROWING for user in uses):
-            elements = min(elements, sum(self._narrowed(user) for user in uses))
+        if uses and not returned and all(_operator(user) in NARROWING | PICKING for user in uses):
+            elements = min(elements, sum(self._narrowed(user, node) for user in uses))
         if returned and not uses:
             return 0
         return elements * ELEMENT_BYTES.get(node.output.dtype, 4)
@@ -105,20 +109,25 @@ class _Accounting:
         kept = [s for s, stride in zip(node.output.shape, node.strides, strict=True) if stride != 0]
         return self._count(tuple(kept))
 
-    def _narrowed(self, node: Node) -> int:
+    def _narrowed(self, node: Node, read: Node) -> int:
+        if _operator(node) in PICKING:
+            return 0 if node.args[0] == {"ref": read.name} else self._distinct(read)
         if node.output is not None:
             return self._count(node.output.shape)
         picks = [n for n in self.graph.nodes if n.op == "getitem" and n.name in self.live]
         return sum(self._count(n.output.shape) for n in picks if n.output and n.args[0]["ref"] == node.name)
 
     def _written(self, name: str) -> int:
+        """A result may be returned as a view of fewer elements; one of an input costs nothing."""
         node = self.nodes[name]
+        found = node.output
+        fewest = self._count(found.shape) if found else 0
         while _operator(node) in FREE - {"clone", "full", "arange"} and node.args and _refs([node.args[0]]):
             node = self.nodes[_refs([node.args[0]])[0]]
-        found = self.nodes[name].output
+            fewest = min(fewest, self._count(node.output.shape)) if node.output else fewest
         if _is_memory(node) or found is None:
             return 0
-        return self._count(found.shape) * ELEMENT_BYTES.get(found.dtype, 4)
+        return fewest * ELEMENT_BYTES.get(found.dtype, 4)
 
     def _matmul(self, node: Node) -> tuple[str, float]:
         name = _operator(node)

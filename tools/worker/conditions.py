@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from .device_probe import handle_of
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -25,7 +27,7 @@ def _handle(index: int) -> Any:
         import pynvml
 
         pynvml.nvmlInit()
-        return pynvml, pynvml.nvmlDeviceGetHandleByIndex(index)
+        return pynvml, handle_of(pynvml, index)
     except Exception:  # noqa: BLE001 - any failure means: no NVML on this machine
         return None
 

@@ -13,13 +13,13 @@ _COPY_BYTES = 2 << 30
 _MATMUL_SIZE = 8192
 
 
-def main(channel: socket.socket, params: dict[str, Any]) -> None:
+def main(channel: socket.socket, _params: dict[str, Any]) -> None:
     """Sends one sheet, or the reason for none."""
     try:
         if not torch.cuda.is_available():
             wire.send(channel, {"gpu": None, "why": "PyTorch sees no GPU"})
             return
-        torch.cuda.set_device(int(params["gpu"]))
+        torch.cuda.set_device(0)
         wire.send(channel, {"gpu": probe()})
     except Exception as error:  # noqa: BLE001 - the worker boundary
         wire.send(channel, {"gpu": None, "why": f"{type(error).__name__}: {error}"})
@@ -53,7 +53,7 @@ def _from_driver(device: int) -> dict[str, Any]:
         import pynvml
 
         pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(device)
+        handle = handle_of(pynvml, device)
         clock_hz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM) * 1e6
         bus_bytes = pynvml.nvmlDeviceGetMemoryBusWidth(handle) / 8
         others = len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
@@ -64,6 +64,12 @@ def _from_driver(device: int) -> dict[str, Any]:
         }
     except Exception:  # noqa: BLE001 - without NVML the sheet falls back to its table
         return {"peak_bytes_per_s": 0.0, "driver": "", "processes": 0}
+
+
+def handle_of(nvml: Any, device: int) -> Any:
+    """NVML's handle of a device that torch numbers otherwise (CUDA_VISIBLE_DEVICES): matched by its UUID."""
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
 
 
 def _best_ms(call: Callable[[], Any], repeats: int = 12) -> float:
