@@ -1,6 +1,9 @@
 """Choices that several CUDA templates share, and typed reading of settings."""
 
-from ...state.program import LoopProgram
+from collections.abc import Mapping
+
+from ...state.program import Load, LoopProgram, Store
+from ...state.sizes import value
 from ..slots import Setting, Slot
 from .cuda_merges import find_merges
 from .cuda_types import BYTES
@@ -45,3 +48,15 @@ def tile_registers(program: LoopProgram, setting: Setting) -> int:
     """Registers that a thread's tile of loaded vectors takes."""
     held = sum(BYTES[load.dtype] for load in program.loads)
     return held * number(setting, "vector") * number(setting, "unroll") // 4
+
+
+def moved_bytes(program: LoopProgram, hints: Mapping[str, int]) -> dict[str, int]:
+    """Bytes that each access moves if everything is read and written once, by load name or stored value."""
+    accesses: list[Load | Store] = [*program.loads, *program.stores]
+    found = {}
+    for access in accesses:
+        points = 1
+        for size, stride in zip(program.space, access.strides, strict=True):
+            points *= value(size, hints) if stride != 0 else 1
+        found[access.name if isinstance(access, Load) else access.value] = points * BYTES[access.dtype]
+    return found

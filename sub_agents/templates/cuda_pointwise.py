@@ -6,7 +6,7 @@ from ...state.sizes import value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES, address, fetch_text, output_lines, put_text, vector_of
-from .cuda_choices import narrowest_bytes, number, text, vector_choices
+from .cuda_choices import moved_bytes, narrowest_bytes, number, text, vector_choices
 from .cuda_expression import read
 from .cuda_names import identifier
 from .cuda_passes import Flow
@@ -85,6 +85,17 @@ class CudaPointwise:
         assert isinstance(program, LoopProgram)
         held = sum(BYTES[load.dtype] for load in program.loads) * number(setting, "vector") * number(setting, "unroll")
         return held <= 96 * 4
+
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        """Bytes at copy bandwidth. An operand across the grain moves whole sectors for single elements."""
+        assert isinstance(program, LoopProgram)
+        moved = moved_bytes(program, hints)
+        across = {load.name for load in program.loads if load.strides and load.strides[-1] not in (0, 1)}
+        total = sum(size * (4 if name in across else 1) for name, size in moved.items())
+        narrow = 1.0 if number(setting, "vector") * narrowest_bytes(program) >= 16 else 1.05
+        return 1e3 * total * narrow / device.copy_bytes_per_s
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         assert isinstance(program, LoopProgram)

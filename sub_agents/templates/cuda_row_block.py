@@ -5,7 +5,7 @@ from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES, vector_of
-from .cuda_choices import narrowest_bytes, number, vector_choices
+from .cuda_choices import moved_bytes, narrowest_bytes, number, vector_choices
 from .cuda_names import identifier
 from .cuda_passes import Pass
 from .cuda_render import (
@@ -76,6 +76,20 @@ class CudaRowBlock:
         spent = held * max(4, held_bytes(program)) // 4
         # A block of 1024 threads has 64 registers a thread in all.
         return spent <= min(REGISTERS_FOR_ROW, 65536 // threads - 24) and (held == 1 or columns * 4 > per_row)
+
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        """One read and one write; blocks of many registers leave a processor little else to do at barriers."""
+        assert isinstance(program, LoopProgram)
+        rows, columns = extents(program, hints)
+        threads, in_block = 32 * number(setting, "num_warps"), number(setting, "rows_per_program")
+        held = _chunks(columns, threads // in_block, number(setting, "vector")) * number(setting, "vector")
+        resident = 65536 // (threads * (held * max(4, held_bytes(program)) // 4 + 28))
+        waiting = {0: 1.6, 1: 1.25}.get(resident, 1.02)
+        busy = min(1.0, rows / (in_block * device.sm_count))
+        total = sum(moved_bytes(program, hints).values())
+        return 1e3 * total * waiting / (device.copy_bytes_per_s * max(busy, 1e-3))
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         assert isinstance(program, LoopProgram)

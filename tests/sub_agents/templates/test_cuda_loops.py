@@ -12,6 +12,7 @@ from warpsmith.sub_agents.templates.cuda_row_block import CudaRowBlock
 from warpsmith.sub_agents.templates.cuda_row_looped import CudaRowLooped
 from warpsmith.sub_agents.templates.cuda_row_shared import CudaRowCluster, CudaRowShared
 from warpsmith.sub_agents.templates.cuda_split_reduction import CudaSplitReduction
+from warpsmith.sub_agents.templates.cuda_transpose import CudaTranspose
 
 TEMPLATES: dict[str, Template] = {
     each.name: each
@@ -23,6 +24,7 @@ TEMPLATES: dict[str, Template] = {
         CudaRowCluster(),
         CudaSplitReduction(),
         CudaColumn(),
+        CudaTranspose(),
     )
 }
 FITTING = [

@@ -1,0 +1,108 @@
+"""From a Triton seed's template and slots to CUDA templates and settings: the same structure and tile sizes.
+
+Triton names a tile (`block_size` elements, `num_warps`), CUDA what a thread does with it: threads, vector width, vectors
+in flight. The first choices keep the seed's structure, or one that CUDA alone can give it (a row that Triton loops
+over, held in shared memory or a cluster); the defaults of every fitting template follow.
+"""
+
+from collections.abc import Mapping
+
+from ...state.candidate import SlotValue
+from ...state.program import LoopProgram
+from .. import slot_moves
+from ..kernel_source import Template
+from ..offline_writer import Choice, StepSpace, carry_over
+from ..slots import Setting, Slot
+
+PREFERENCE: dict[str, tuple[str, ...]] = {
+    "triton_pointwise": ("cuda_pointwise", "cuda_transpose"),
+    "triton_row_persistent": ("cuda_row_block", "cuda_column", "cuda_row_shared", "cuda_row_cluster"),
+    "triton_row_looped": ("cuda_row_cluster", "cuda_row_shared", "cuda_column", "cuda_row_block", "cuda_row_looped"),
+    "triton_split_reduction": ("cuda_split_reduction", "cuda_column", "cuda_row_cluster"),
+    "triton_matmul": ("cuda_matmul_hopper", "cuda_matmul"),
+    "triton_split_matmul": ("cuda_matmul_hopper", "cuda_matmul"),
+    "triton_matvec": ("cuda_matvec",),
+}
+"""CUDA templates for each Triton template, the closest first."""
+
+
+def rewritten(space: StepSpace, seed: Mapping[str, SlotValue]) -> list[Choice]:
+    """Choices in CUDA that start from a seed's slots for the same step, the closest first, then the defaults."""
+    if not isinstance(space.program, LoopProgram):
+        return _in_order(space, carry_over(space, seed), seed)
+    found: list[Choice] = []
+    for template in _preferred(space, seed):
+        slots = space.slots(template)
+        setting = _legal_near(space, template, slots, translated(template.name, slots, seed))
+        if setting is not None:
+            found.append(Choice.of(template, setting))
+    found += space.promising()
+    return list(dict.fromkeys(found))
+
+
+def _preferred(space: StepSpace, seed: Mapping[str, SlotValue]) -> list[Template]:
+    names = PREFERENCE.get(str(seed.get("template", "")), ())
+    by_name = {template.name: template for template in space.templates}
+    chosen = [by_name[name] for name in names if name in by_name]
+    if seed.get("tile") == "two_sided":
+        chosen.sort(key=lambda template: template.name != "cuda_transpose")
+    return chosen
+
+
+def _in_order(space: StepSpace, choices: list[Choice], seed: Mapping[str, SlotValue]) -> list[Choice]:
+    preferred = [template.name for template in _preferred(space, seed)]
+    near = sorted((c for c in choices if c.template.name in preferred), key=lambda c: preferred.index(c.template.name))
+    return list(dict.fromkeys([*near, *choices, *space.promising()]))
+
+
+def _legal_near(space: StepSpace, template: Template, slots: tuple[Slot, ...], setting: Setting) -> Setting | None:
+    """The setting if it is legal, else with one slot after another set back to its default until it is."""
+    legal = space.legal(template)
+    if legal(setting):
+        return setting
+    for slot in slots:
+        setting = {**setting, slot.name: slot.default}
+        if legal(setting):
+            return setting
+    return None
+
+
+def translated(name: str, slots: tuple[Slot, ...], seed: Mapping[str, SlotValue]) -> Setting:
+    """The seed's slots in a CUDA template's terms, with its defaults for what Triton does not say."""
+    wanted: dict[str, SlotValue] = {k: seed[k] for k in ("passes", "reverse_last", "split") if k in seed}
+    if seed.get("store_cache") == "cs":
+        wanted["store"] = "streaming"
+    if seed.get("load_eviction") == "evict_first":
+        wanted["load"] = "streaming"
+    wanted |= _shape(name, slots, seed)
+    return slot_moves.carried(slots, wanted)
+
+
+def _shape(name: str, slots: tuple[Slot, ...], seed: Mapping[str, SlotValue]) -> dict[str, SlotValue]:
+    """Threads, vectors and rows."""
+    warps, block = _whole(seed, "num_warps"), _whole(seed, "block_size")
+    if warps is None:
+        return {}
+    vector = next((int(slot.default) for slot in slots if slot.name == "vector"), 1)
+    in_flight = None if block is None else max(1, block // (32 * warps * vector))
+    if name == "cuda_pointwise":
+        shape: dict[str, SlotValue] = {"block_size": 32 * warps, "grid_limit": _whole(seed, "programs") or 0}
+        return shape if in_flight is None else {**shape, "unroll": in_flight}
+    if name == "cuda_transpose":
+        return {"block_size": 32 * warps, "tile": _whole(seed, "columns") or 32}
+    if name == "cuda_row_block":
+        rows = _whole(seed, "rows_per_program") or 1
+        return {"num_warps": warps, "rows_per_program": rows}
+    if name == "cuda_column":
+        rows = _whole(seed, "rows_per_program") or 1
+        shape = {"num_warps": warps, "lanes": max(1, rows // vector)}
+        return {**shape, "keep": "registers" if seed.get("template") == "triton_row_persistent" else "memory"}
+    if name in ("cuda_row_looped", "cuda_split_reduction") and in_flight is not None:
+        return {"num_warps": warps, "unroll": in_flight}
+    # Shared memory and clusters have no counterpart in Triton: threads follow from how much a block holds.
+    return {}
+
+
+def _whole(seed: Mapping[str, SlotValue], name: str) -> int | None:
+    found = seed.get(name)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
