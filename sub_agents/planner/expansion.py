@@ -101,11 +101,9 @@ class _Expander:
 
     def _operator(self, node: Node) -> None:
         self.graph.scope = node.name.strip("_")
-        before = len(self.graph.tensors)
         try:
             self.results[node.name] = self._expanded(node)
         except Uncovered as reason:
-            del self.graph.tensors[before:]
             self.uncovered.setdefault(node.op, str(reason))
             self.results[node.name] = self._call(node)
 

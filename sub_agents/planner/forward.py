@@ -118,9 +118,7 @@ class _Assembly:
             sinks.setdefault(region, []).append(tensor)
             sinks[region].sort(key=self.grower.order.__getitem__)
             region.reads = self.grower.emission(region, sinks[region]).reads
-            waiting += region.reads
-            if region.matmul is not None:
-                waiting += region.matmul.operands
+            waiting += self.grower.reads(region)
         return sinks
 
     def _home_for(self, tensor: Tensor, sinks: dict[Region, list[Tensor]]) -> Region:
@@ -135,20 +133,23 @@ class _Assembly:
     # Steps.
 
     def _make(self, tensor: Tensor) -> None:
-        """Everything needed before the tensor, then the step that makes it, once."""
+        """The steps that make a tensor and everything that it needs, each once, in an order that works."""
+        waiting: list[tuple[Any, bool]] = [(self._maker(tensor), False)]
+        while waiting:
+            maker, ready = waiting.pop()
+            if maker is None or maker in self.placed:
+                continue
+            if ready:
+                self.placed.add(maker)
+                self.steps.append(self._torch_step(maker) if isinstance(maker, Call) else self._kernel(maker))
+                continue
+            reads = self._reads(maker) if isinstance(maker, Call) else self.grower.reads(maker)
+            waiting.append((maker, True))
+            waiting += [(self._maker(read), False) for read in reversed(reads)]
+
+    def _maker(self, tensor: Tensor) -> Call | Region | None:
         base = base_of(tensor)
-        key: Any = base.call or self.grower.home.get(base)
-        if key is None or key in self.placed:
-            return
-        self.placed.add(key)
-        if isinstance(key, Call):
-            for read in self._reads(key):
-                self._make(read)
-            self.steps.append(self._torch_step(key))
-            return
-        for read in [*key.reads, *(key.matmul.operands if key.matmul else ())]:
-            self._make(read)
-        self.steps.append(self._kernel(key))
+        return base.call or self.grower.home.get(base)
 
     def _kernel(self, region: Region) -> LoopProgram | MatmulProgram:
         sinks = self.sinks[region]

@@ -96,7 +96,7 @@ class Grower:
             emission = self.emission(merged, self._sinks(merged))
         except Refused:
             return False
-        if any(self._reaches(read, inside, set()) for read in emission.reads):
+        if any(self._reaches(read, inside) for read in emission.reads):
             return False
         merged.reads = emission.reads
         at = min(self.regions.index(r) for r in regions)
@@ -167,22 +167,26 @@ class Grower:
         """Bytes of all its elements at the hinted sizes."""
         return value(product(tensor.shape), self.hints) * BITS.get(tensor.dtype, 64) // 8
 
-    def _reaches(self, tensor: Tensor, inside: frozenset[Tensor], seen: set[Tensor]) -> bool:
+    def _reaches(self, tensor: Tensor, inside: frozenset[Tensor]) -> bool:
         """Whether making this tensor needs any of the others first."""
-        tensor = base_of(tensor)
-        if tensor in inside:
-            return True
-        if tensor in seen:
-            return False
-        seen.add(tensor)
-        return any(self._reaches(t, inside, seen) for t in self.needs(tensor))
+        seen: set[Tensor] = set()
+        waiting = [tensor]
+        while waiting:
+            current = base_of(waiting.pop())
+            if current in inside:
+                return True
+            if current not in seen:
+                seen.add(current)
+                waiting += self.needs(current)
+        return False
 
     def needs(self, tensor: Tensor) -> list[Tensor]:
         """What must be in memory before a tensor can be made."""
         if tensor.kind == "leaf":
             return list(tensor.call.reads.values()) if tensor.call else []
         region = self.home.get(tensor)
-        if region is None:
-            return list(tensor.operands)
-        reads = list(region.reads)
-        return reads + (list(region.matmul.operands) if region.matmul else [])
+        return list(tensor.operands) if region is None else self.reads(region)
+
+    def reads(self, region: Region) -> list[Tensor]:
+        """What a region's kernel loads, operands of a product included."""
+        return [*region.reads, *(region.matmul.operands if region.matmul else ())]

@@ -69,17 +69,23 @@ class Graph:
         self.tensors: list[Tensor] = []
         self.calls: list[Call] = []
         self._counts: dict[str, int] = {}
+        self._made: dict[Any, Tensor] = {}
+        """What is computed twice in the reference is one tensor here."""
         self.scope = "t"
         """Prefix of new names: the operator being expanded."""
 
     def _add(self, kind: Kind, shape: Sequence[Size], dtype: str, **fields: Any) -> Tensor:
         name = fields.pop("name", None)
+        key = (kind, tuple(shape), dtype, *((k, _identity(v)) for k, v in sorted(fields.items())))
+        if name is None and key in self._made:
+            return self._made[key]
         if name is None:
             count = self._counts.get(self.scope, 0)
             self._counts[self.scope] = count + 1
             name = f"{self.scope}_{count}"
         tensor = Tensor(name=name, kind=kind, shape=tuple(shape), dtype=dtype, **fields)
         self.tensors.append(tensor)
+        self._made[key] = tensor
         return tensor
 
     def leaf(self, name: str, shape: Sequence[Size], dtype: str, strides: Sequence[Size] | None = None) -> Tensor:
@@ -169,6 +175,13 @@ class Graph:
         if rest is None:
             raise Uncovered(f"reshaping {list(x.shape)} to {list(shape)}")
         return self.reshape(x, [rest if s == -1 else s for s in shape])
+
+
+def _identity(field: Any) -> Any:
+    """A key that tells 1 from 1.0 and True, and tensors by identity."""
+    if isinstance(field, tuple):
+        return tuple(_identity(part) for part in field)
+    return field if isinstance(field, Tensor) else (type(field).__name__, repr(field))
 
 
 def _one_order(args: Sequence[Tensor | Literals]) -> tuple[int, ...] | None:
