@@ -59,7 +59,9 @@ def _watch(boxed: int, max_memory_bytes: int, stop: dict[str, bool], namespaced:
             why = "memory"
         else:
             time.sleep(_POLL_S)
-    _end_orphans()
+    if not namespaced:
+        # A pid namespace ends with its first process; and /proc shows only the dead namespace by now.
+        _end_orphans()
     return {
         "reason": why,
         "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
@@ -80,8 +82,10 @@ def _end_orphans() -> None:
 
 
 def _memory_bytes(boxed: int, namespaced: bool) -> int:
-    """Anonymous and shared memory of everything in the box. In its namespace /proc shows only the box."""
-    members = [p.name for p in Path("/proc").iterdir() if p.name.isdigit()] if namespaced else _descendants(boxed)
+    """Anonymous memory of everything in the box."""
+    # Once the box has mounted its own /proc, that shows only the box, and no `self` for this process outside it.
+    own_view = namespaced and not Path("/proc/self").exists()
+    members = [p.name for p in Path("/proc").iterdir() if p.name.isdigit()] if own_view else _descendants(boxed)
     return sum(_own_bytes(pid) for pid in members)
 
 
