@@ -177,7 +177,8 @@ def _drop_privileges(box: Box) -> list[str]:
     if inside_user_namespace:
         return ["user: same user as the harness, in a user namespace"]
     for folder in (box.scratch, *(str(p) for p in Path(box.scratch).rglob("*"))):
-        os.chown(folder, NOBODY, NOBODY)
+        # Links may have been planted by the candidate's compile: what they point at keeps its owner.
+        os.chown(folder, NOBODY, NOBODY, follow_symlinks=False)
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
