@@ -1,7 +1,7 @@
 """From a Triton seed's template and slots to CUDA templates and settings: the same structure and tile sizes.
 
-Triton names a tile (`block_size` elements, `num_warps`), CUDA what a thread does with it: threads, vector width, vectors
-in flight. The first choices keep the seed's structure, or one that CUDA alone can give it (a row that Triton loops
+Triton names a tile (`block_size` elements, `num_warps`), CUDA what a thread does with it: vector width, vectors in
+flight. The first choices keep the seed's structure, or one that CUDA alone can give it (a row that Triton loops
 over, held in shared memory or a cluster); the defaults of every fitting template follow.
 """
 
@@ -13,6 +13,7 @@ from .. import slot_moves
 from ..kernel_source import Template
 from ..offline_writer import Choice, StepSpace, carry_over
 from ..slots import Setting, Slot
+from ..templates.cuda_row import columns_contiguous
 
 PREFERENCE: dict[str, tuple[str, ...]] = {
     "triton_pointwise": ("cuda_pointwise", "cuda_transpose"),
@@ -46,6 +47,8 @@ def _preferred(space: StepSpace, seed: Mapping[str, SlotValue]) -> list[Template
     chosen = [by_name[name] for name in names if name in by_name]
     if seed.get("tile") == "two_sided":
         chosen.sort(key=lambda template: template.name != "cuda_transpose")
+    if isinstance(space.program, LoopProgram) and not columns_contiguous(space.program):
+        chosen.sort(key=lambda template: template.name != "cuda_column")
     return chosen
 
 

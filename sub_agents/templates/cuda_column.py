@@ -57,7 +57,9 @@ class CudaColumn:
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
     ) -> tuple[Slot, ...]:
         assert isinstance(program, LoopProgram)
-        now, width = sizes_now(program, hints), choice_of_width(program)
+        now = sizes_now(program, hints)
+        # Vectors are as wide as the contiguous axis allows.
+        width = min(choice_of_width(program), now[INNER] & -now[INNER]) if now[INNER] else 1
         first = _default(program, now, width, device)
         about = "threads along the contiguous axis"
         keeps = ("registers", "memory") if column_flow(program, False, False).passes[1:] else ("memory",)
@@ -94,7 +96,7 @@ class CudaColumn:
         assert isinstance(program, LoopProgram)
         threads, lanes, vector = 32 * number(setting, "num_warps"), number(setting, "lanes"), number(setting, "vector")
         now, split = sizes_now(program, hints), number(setting, "split")
-        flow = column_flow(program, False, setting["passes"] == "online")
+        flow = column_flow(program, False, setting["passes"] == "online" and setting["keep"] == "memory")
         if lanes > threads or partial_bytes(flow) * threads * vector > 47 * 1024:
             return False
         if now[REDUCED] * lanes < threads or split * 2 > max(2, now[REDUCED]):

@@ -181,7 +181,9 @@ def looped_ms(program: LoopProgram, setting: Setting, hints: dict[str, int], dev
     moved = 0.0
     for number, each in enumerate(flow.passes):
         streamed = [n for n in flow.needed(flow.targets(each)) if n in flow.loads]
-        read = sum(BYTES[flow.loads[n].dtype] for n in streamed if not flow.loads[n].constant(ROWS))
+        own = [flow.loads[n] for n in streamed if not flow.loads[n].constant(ROWS)]
+        # A lone element drags its whole sector along; neighbours' blocks find some of it in the cache.
+        read = sum(BYTES[a.dtype] * (1 if a.last(COLUMNS) in (0, 1) else 4) for a in own)
         # Every resident block's row stays in the L2 cache between passes only if all of them fit.
         resident = min(rows, 4 * device.sm_count) * columns * held_bytes(program) < device.l2_bytes * 0.8
         moved += rows * columns * (read * (0.3 if number and resident else 1.0))

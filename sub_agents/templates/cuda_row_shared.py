@@ -43,7 +43,10 @@ class CudaRowShared:
         if not isinstance(program, LoopProgram) or program.levels == 0 or not columns_contiguous(program):
             return False
         row = RowText(row_flow(program, False, merging=True), {})
-        return bool(_held(row)) and extents(program, hints)[1] >= 512 * self._clusters[0]
+        columns = extents(program, hints)[1]
+        room = self._clusters[-1] * HELD_KIB[-1] * 1024
+        # Rows far beyond the room would be read again in every pass.
+        return bool(_held(row)) and columns >= 512 * self._clusters[0] and columns * held_bytes(program) <= 1.25 * room
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -64,7 +67,13 @@ class CudaRowShared:
             Slot(
                 name="held_kib", role="memory", choices=HELD_KIB, default=kib, about="shared memory for a block's part"
             ),
-            Slot(name="unroll", role="compute", choices=(1, 2, 4, 8), default=4, about="vectors in flight a thread"),
+            Slot(
+                name="unroll",
+                role="compute",
+                choices=(1, 2, 4, 8),
+                default=2 if warps == 32 else 4,
+                about="vectors in flight a thread",
+            ),
             Slot(name="fast_math", role="compute", choices=(False, True), default=False),
             *passes_slot(program),
         ]
@@ -79,7 +88,8 @@ class CudaRowShared:
     ) -> bool:
         assert isinstance(program, LoopProgram)
         room = device.shared_bytes_per_block - 8 * 1024
-        return tile_registers(program, setting) <= 48 and number(setting, "held_kib") * 1024 <= room
+        most = 24 if number(setting, "num_warps") == 32 else 48
+        return tile_registers(program, setting) <= most and number(setting, "held_kib") * 1024 <= room
 
     def estimated_ms(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet

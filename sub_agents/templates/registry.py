@@ -5,6 +5,7 @@ from ..kernel_source import Template
 from .cuda_column import CudaColumn
 from .cuda_matmul import CudaMatmul
 from .cuda_matmul_hopper import CudaMatmulHopper
+from .cuda_matvec import CudaMatvec
 from .cuda_pointwise import CudaPointwise
 from .cuda_row_block import CudaRowBlock
 from .cuda_row_looped import CudaRowLooped
@@ -14,6 +15,7 @@ from .cuda_transpose import CudaTranspose
 from .triton_matmul import TritonMatmul
 from .triton_matvec import TritonMatvec
 from .triton_pointwise import TritonPointwise
+from .triton_row_lookback import TritonRowLookback
 from .triton_row_looped import TritonRowLooped
 from .triton_row_persistent import TritonRowPersistent
 from .triton_split_matmul import TritonSplitMatmul
@@ -25,6 +27,7 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         TritonRowPersistent(),
         TritonRowLooped(),
         TritonSplitReduction(),
+        TritonRowLookback(),
         TritonSplitMatmul(),
         TritonMatmul(),
         TritonMatvec(),
@@ -40,6 +43,7 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         CudaRowLooped(),
         CudaMatmulHopper(),
         CudaMatmul(),
+        CudaMatvec(),
     ),
     "torch": (),
 }

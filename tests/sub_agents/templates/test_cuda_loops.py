@@ -83,6 +83,26 @@ def test_symbols_take_other_sizes_than_their_hints(template: str, shape: tuple[i
     check(TEMPLATES[template], plan, default(TEMPLATES[template], plan), [torch.randn(shape) - 40])
 
 
+@pytest.mark.parametrize("cluster", [2, 4, 8, 16])
+def test_clusters_of_every_size_share_a_row(cluster: int) -> None:
+    plan, template = CASES["softmax_long"], TEMPLATES["cuda_row_cluster"]
+    check(template, plan, {**default(template, plan), "cluster": cluster, "num_warps": 4}, draw(plan))
+
+
+@pytest.mark.parametrize("passes", ["online", "separate"])
+def test_what_shared_memory_does_not_hold_is_read_again(passes: str) -> None:
+    plan, template = CASES["softmax_past_shared_memory"], TEMPLATES["cuda_row_shared"]
+    check(template, plan, {**default(template, plan), "held_kib": 48, "passes": passes}, draw(plan))
+
+
+@pytest.mark.parametrize("split", [2, 7, 16])
+def test_splits_merge_in_the_workspace(split: int) -> None:
+    for name, template in (("one_row_long", "cuda_split_reduction"), ("column_sum_long", "cuda_column")):
+        plan = CASES[name]
+        setting = {**default(TEMPLATES[template], plan), "split": split}
+        check(TEMPLATES[template], plan, setting, draw(plan))
+
+
 @pytest.mark.parametrize("template", [t for t, c in FITTING if c == "softmax"])
 def test_masked_and_infinite_rows_of_a_softmax_are_as_in_torch(template: str) -> None:
     plan = CASES["softmax"]
