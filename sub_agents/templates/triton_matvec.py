@@ -21,7 +21,9 @@ class TritonMatvec:
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
         """A product whose m or n is a fixed number up to four."""
-        return isinstance(program, MatmulProgram) and operand_dtype(program) is not None and _few(fold(program)) > 0
+        return (
+            isinstance(program, MatmulProgram) and operand_dtype(program) is not None and few_vectors(fold(program)) > 0
+        )
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -30,7 +32,7 @@ class TritonMatvec:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         sizes = extent(folded, hints)
-        along_k = _large_along_k(folded)
+        along_k = large_along_k(folded)
         # Enough bytes in flight need about 4096 elements a program, in runs along the contiguous axis.
         run = min(1024, 1 << max(5, (sizes.k if along_k else _outer(folded, sizes)) - 1).bit_length())
         other = max(1, 4096 // run)
@@ -61,7 +63,7 @@ class TritonMatvec:
         elements = int(setting["tile"]) * int(setting["tile_k"]) // (32 * int(setting["num_warps"]))
         splits = int(setting["split_k"])
         enough = splits == 1 or (splits - 1) * int(setting["tile_k"]) < extent(folded, hints).k
-        return elements >= 4 and elements * _few(folded) <= 128 and enough
+        return elements >= 4 and elements * few_vectors(folded) <= 128 and enough
 
     def estimated_ms(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
@@ -86,23 +88,23 @@ class TritonMatvec:
         )
 
 
-def _few(program: MatmulProgram) -> int:
+def few_vectors(program: MatmulProgram) -> int:
     """The number of vectors, 0 where neither m nor n is a small fixed number."""
     small = [size for size in (program.m, program.n) if isinstance(size, int) and 1 <= size <= MOST_VECTORS]
     return min(small, default=0)
 
 
-def _large_is_a(program: MatmulProgram) -> bool:
-    return program.n == _few(program)
+def large_is_a(program: MatmulProgram) -> bool:
+    return program.n == few_vectors(program)
 
 
 def _outer(program: MatmulProgram, sizes: Extent) -> int:
-    return sizes.m if _large_is_a(program) else sizes.n
+    return sizes.m if large_is_a(program) else sizes.n
 
 
-def _large_along_k(program: MatmulProgram) -> bool:
+def large_along_k(program: MatmulProgram) -> bool:
     """Whether the large operand is contiguous along k."""
-    return program.a.strides[-1] == 1 if _large_is_a(program) else program.b.strides[-2] == 1
+    return program.a.strides[-1] == 1 if large_is_a(program) else program.b.strides[-2] == 1
 
 
 def _around(size: int) -> tuple[int, ...]:
@@ -118,11 +120,11 @@ def _default_split(program: MatmulProgram, sizes: Extent, tile: int, tile_k: int
 
 
 def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[str, object]:
-    large_is_a, few = _large_is_a(program), _few(program)
-    large, small = (program.a, program.b) if large_is_a else (program.b, program.a)
+    a_is_large, few = large_is_a(program), few_vectors(program)
+    large, small = (program.a, program.b) if a_is_large else (program.b, program.a)
     # Strides of the large operand as (outer, k), of the small one as (k, vector).
-    large_outer, large_k = large.strides[-2:] if large_is_a else large.strides[:-3:-1]
-    small_k, small_vector = small.strides[-2:] if large_is_a else small.strides[:-3:-1]
+    large_outer, large_k = large.strides[-2:] if a_is_large else large.strides[:-3:-1]
+    small_k, small_vector = small.strides[-2:] if a_is_large else small.strides[:-3:-1]
     batch = batch_indices(program)
     large_name, small_name = parts.pointer_of[large.value], parts.pointer_of[small.value]
     large_terms = terms(
@@ -148,8 +150,8 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         "m": written_out(program.m),
         "n": written_out(program.n),
         "k": written_out(program.k),
-        "size": written_out(program.m if large_is_a else program.n),
-        "large_is_a": large_is_a,
+        "size": written_out(program.m if a_is_large else program.n),
+        "large_is_a": a_is_large,
         "padded": 1 << (few - 1).bit_length(),
         "large_pointers": plus(large_name, large_terms),
         "large_k_stride": written_out(large_k),
