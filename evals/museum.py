@@ -1,0 +1,180 @@
+"""Judges every exhibit of the exploit museum that this machine can judge: hostile candidates and honest controls.
+
+    python -m warpsmith.evals.museum --tier quick --repeat 3 --out docs/results/exploits-h200.json
+
+On a GPU all are judged. Without one it is a dry run over those that need none: Triton is interpreted, CUDA C++ is left
+out. A hostile candidate counts as caught when it is not accepted and the harness is unharmed; an honest control counts
+as accepted when it passes (in a dry run: when all its checks pass). Rows that are run replace old ones in the file, the
+others stay. With `--resume` only exhibits without a row of the same source are run.
+
+Exit status: 0 if all were caught and none falsely accused, 1 if not, 2 for bad input, 130 if interrupted.
+"""
+
+import argparse
+import os
+import secrets
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+from ..state.base import Record
+from ..state.errors import InfraError, InvalidInput, WarpsmithError
+from ..state.evaluation import Status, Tier
+from ..state.problem import Problem
+from ..tools.harness import Harness
+from ..tools.local import HarnessSettings, open_harness
+from . import museum_report, provenance
+from .exhibits import Exhibit, collect
+from .museum_report import CRASHED, Conditions, Row, Verdict, row_of, verdict_of
+
+SECRET_NAME = "WARPSMITH_MUSEUM_SECRET"
+"""Set in this process; exhibits that find it anywhere have broken out."""
+HOST_MEMORY_BYTES = 4 << 30
+"""Small enough that exhibits which hoard memory are caught before the machine feels them."""
+Report = Callable[[str], None]
+
+
+class MuseumRun(Record):
+    """What to judge and how."""
+
+    exhibits: tuple[Exhibit, ...]
+    tier: Tier = "quick"
+    repeat: int = 1
+    threads: int = 4
+
+
+def open_museum(folder: Path, gpu: int = 0, require_gpu: bool = False, dry_run: bool | None = None) -> Harness:
+    """A harness for hostile candidates: little host memory each, the baseline timed eagerly only."""
+    os.environ.setdefault(SECRET_NAME, secrets.token_hex(16))
+    settings = HarnessSettings(
+        work_dir=folder,
+        gpu=gpu,
+        require_gpu=require_gpu,
+        dry_run=dry_run,
+        baseline_names=("eager",),
+        max_memory_bytes=HOST_MEMORY_BYTES,
+        compile_workers=max(3, (os.cpu_count() or 2) // 2),
+    )
+    return open_harness(settings)
+
+
+def judge(harness: Harness, problem: Problem, exhibit: Exhibit, tier: Tier, run: int) -> Verdict:
+    """One verdict, whatever happens: what the harness raises is recorded as its own failure."""
+    started = time.monotonic()
+    try:
+        return verdict_of(harness.evaluate(problem, exhibit.candidate(run), tier), harness.device().simulated)
+    except InfraError as error:
+        status, text = Status.INFRA_ERROR.value, str(error)
+    except Exception as error:  # noqa: BLE001 - a harness that raises on a hostile candidate is what is looked for
+        traceback.print_exc()
+        status, text = CRASHED, f"{type(error).__name__}: {error}"
+    return Verdict(status=status, accepted=False, message=text[:300], seconds=round(time.monotonic() - started, 3))
+
+
+def run_museum(run: MuseumRun, harness: Harness, say: Report) -> list[Row]:
+    """Judges all exhibits `repeat` times, each time with new draws; returns one row an exhibit."""
+    found: dict[str, list[Verdict]] = {exhibit.name: [] for exhibit in run.exhibits}
+    by_problem: dict[str, list[Exhibit]] = {}
+    for exhibit in run.exhibits:
+        by_problem.setdefault(exhibit.problem, []).append(exhibit)
+    with ThreadPoolExecutor(run.threads) as pool:
+        for number in range(run.repeat):
+            for group in by_problem.values():
+                problem = harness.load(group[0].problem_path)
+                harness.vet(problem)
+                # Bound as defaults: the loop moves on while the threads run.
+                verdicts = pool.map(
+                    lambda e, p=problem, n=number: judge(harness, p, e, run.tier, n),  # type: ignore[misc]
+                    group,
+                )
+                for exhibit, verdict in zip(group, verdicts, strict=True):
+                    found[exhibit.name].append(verdict)
+                    say(f"{exhibit.name:<52} {verdict.status:<20} {verdict.seconds:6.2f} s  {verdict.message[:80]}")
+    return [row_of(exhibit, tuple(found[exhibit.name])) for exhibit in run.exhibits]
+
+
+def judgeable(exhibits: Sequence[Exhibit], dry: bool) -> tuple[Exhibit, ...]:
+    return tuple(exhibit for exhibit in exhibits if exhibit.needs == "cpu" or not dry)
+
+
+def pending(exhibits: Sequence[Exhibit], rows: Sequence[Row], repeat: int) -> tuple[Exhibit, ...]:
+    """Exhibits with no complete row of their present source."""
+    done = {row.name: row.source_id for row in rows if len(row.verdicts) >= repeat}
+    return tuple(exhibit for exhibit in exhibits if done.get(exhibit.name) != exhibit.source_id)
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.museum", description="Judges the exploit museum.")
+    parser.add_argument("--tier", choices=("quick", "full", "record"), default="quick")
+    parser.add_argument("--repeat", type=int, default=1, help="verdicts an exhibit, each on new draws")
+    parser.add_argument("--only", default="", help="exhibits with this text in their name, such as a family")
+    parser.add_argument("--out", type=Path, help="result file, merged into")
+    parser.add_argument("--resume", action="store_true", help="run only what the file has no row for")
+    parser.add_argument("--threads", type=int, default=4, help="exhibits that compile while others are judged")
+    parser.add_argument("--gpu", type=int, default=0, help="index of the GPU")
+    parser.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU")
+    parser.add_argument("--dry-run", action="store_true", help="never use a GPU")
+    parser.add_argument("--commit", default="", help="commit to state; by default WARPSMITH_COMMIT or git's")
+    return parser.parse_args(arguments)
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def visit(options: argparse.Namespace, arguments: list[str] | None) -> int:
+    """The command without its error handling."""
+    started = time.monotonic()
+    old, old_seconds = museum_report.load(options.out) if options.out else ([], 0.0)
+    dry_run = True if options.dry_run else None
+    with (
+        tempfile.TemporaryDirectory(prefix="warpsmith-museum-") as folder,
+        closing(open_museum(Path(folder), options.gpu, options.require_gpu, dry_run)) as harness,
+    ):
+        device = harness.device()
+        exhibits = judgeable(collect(options.only), device.simulated)
+        if options.resume:
+            exhibits = pending(exhibits, old, options.repeat)
+        run = MuseumRun(exhibits=exhibits, tier=options.tier, repeat=options.repeat, threads=options.threads)
+        rows = run_museum(run, harness, say)
+    fresh = {row.name for row in rows}
+    rows = sorted([*(row for row in old if row.name not in fresh), *rows], key=lambda row: row.name)
+    conditions = Conditions(
+        tier=options.tier,
+        repeat=options.repeat,
+        gpu="" if device.simulated else device.name,
+        versions=device.versions,
+        dry_run=device.simulated,
+        commit=provenance.commit(options.commit),
+        command=provenance.command("warpsmith.evals.museum", arguments),
+    )
+    content = museum_report.summary(rows, old_seconds + time.monotonic() - started, conditions)
+    if options.out:
+        museum_report.save(options.out, content)
+    for line in museum_report.lines(content):
+        say(line)
+    return 0 if not content["missed"] and not content["falsely_accused"] else 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    if options.repeat < 1:
+        say("museum: --repeat must be 1 or more")
+        return 2
+    try:
+        return visit(options, arguments)
+    except (InvalidInput, WarpsmithError) as error:
+        say(f"museum: {error}")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

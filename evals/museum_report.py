@@ -1,0 +1,171 @@
+"""What the museum found, as records and as its result file; files are merged row by row."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from ..state.base import Record
+from ..state.evaluation import Evaluation, Status
+from .exhibits import Exhibit
+from .suite_report import write_whole
+
+CRASHED = "crashed"
+"""Stands for a status where the harness itself raised: nobody's verdict, and always a miss."""
+
+
+class Verdict(Record):
+    """One evaluation of one exhibit."""
+
+    status: str
+    accepted: bool
+    """Counted as right: `passed`, or in a dry run `unverified` with checks that all passed."""
+    message: str = ""
+    labels: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+class Row(Record):
+    """An exhibit with its verdicts, one a repeat."""
+
+    name: str
+    kind: str
+    family: str
+    problem: str
+    expect: tuple[str, ...]
+    label: str = ""
+    idea: str
+    source_id: str
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def statuses(self) -> list[str]:
+        return [verdict.status for verdict in self.verdicts]
+
+    @property
+    def broke_the_harness(self) -> bool:
+        return any(status in (CRASHED, Status.INFRA_ERROR) for status in self.statuses)
+
+    @property
+    def right(self) -> bool:
+        """A hostile one never accepted, the harness unharmed; an honest one accepted every time."""
+        if self.kind == "honest":
+            return all(verdict.accepted for verdict in self.verdicts)
+        return not self.broke_the_harness and not any(verdict.accepted for verdict in self.verdicts)
+
+    @property
+    def flipped(self) -> bool:
+        return len(set(self.statuses)) > 1
+
+    @property
+    def as_expected(self) -> bool:
+        """Right, and with a status that the exhibit names."""
+        return self.right and (self.kind == "honest" or set(self.statuses) <= set(self.expect))
+
+    @property
+    def lacks_label(self) -> bool:
+        return bool(self.label) and self.right and any(self.label not in v.labels for v in self.verdicts)
+
+
+class Conditions(Record):
+    """Under what the rows were found."""
+
+    tier: str = ""
+    repeat: int = 1
+    gpu: str = ""
+    versions: dict[str, str] = Field(default_factory=dict)
+    dry_run: bool = False
+    commit: str = ""
+    command: str = ""
+
+
+def row_of(exhibit: Exhibit, verdicts: tuple[Verdict, ...]) -> Row:
+    return Row(
+        name=exhibit.name,
+        kind=exhibit.kind,
+        family=exhibit.family,
+        problem=exhibit.problem,
+        expect=tuple(status.value for status in exhibit.expect),
+        label=exhibit.label,
+        idea=exhibit.idea,
+        source_id=exhibit.source_id,
+        verdicts=verdicts,
+    )
+
+
+def verdict_of(evaluation: Evaluation, dry: bool) -> Verdict:
+    checked_dry = dry and evaluation.status is Status.UNVERIFIED and evaluation.correct
+    return Verdict(
+        status=evaluation.status.value,
+        accepted=evaluation.status is Status.PASSED or checked_dry,
+        message=evaluation.message[:300],
+        labels=evaluation.labels,
+        seconds=round(evaluation.seconds, 3),
+    )
+
+
+def summary(rows: list[Row], seconds: float, conditions: Conditions) -> dict[str, Any]:
+    """The result file's content."""
+    hostile = [row for row in rows if row.kind == "hostile"]
+    honest = [row for row in rows if row.kind == "honest"]
+    families: dict[str, dict[str, int]] = {}
+    for row in hostile:
+        counts = families.setdefault(row.family, {"total": 0, "rejected": 0})
+        counts["total"] += 1
+        counts["rejected"] += row.right
+    return {
+        "exploits_total": len(hostile),
+        "exploits_rejected": sum(row.right for row in hostile),
+        "honest_total": len(honest),
+        "honest_accepted": sum(row.right for row in honest),
+        "families": families,
+        "missed": [row.name for row in hostile if not row.right],
+        "broke_the_harness": [row.name for row in rows if row.broke_the_harness],
+        "falsely_accused": [row.name for row in honest if not row.right],
+        "unexpected_status": [row.name for row in hostile if row.right and not row.as_expected],
+        "without_label": [row.name for row in rows if row.lacks_label],
+        "flips": sum(row.flipped for row in rows),
+        "flipped": [row.name for row in rows if row.flipped],
+        "statuses": dict(sorted(Counter(status for row in rows for status in row.statuses).items())),
+        "seconds": round(seconds, 1),
+        **conditions.model_dump(),
+        "rows": [row.model_dump(mode="json") for row in rows],
+    }
+
+
+def load(path: Path) -> tuple[list[Row], float]:
+    """Rows and seconds of an earlier run; nothing where there is no file."""
+    if not path.exists():
+        return [], 0.0
+    content = json.loads(path.read_text())
+    return [Row.model_validate(row) for row in content["rows"]], float(content["seconds"])
+
+
+def save(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(content, indent=1) + "\n")
+
+
+def lines(content: dict[str, Any]) -> list[str]:
+    """The result for people."""
+    rows = [Row.model_validate(row) for row in content["rows"]]
+    text = [
+        f"caught {content['exploits_rejected']} of {content['exploits_total']} hostile candidates",
+        f"accepted {content['honest_accepted']} of {content['honest_total']} honest controls",
+        f"{content['flips']} flips in {content['repeat']} repeats, {content['seconds']:.0f} s, tier {content['tier']}",
+    ]
+    for title, chosen in (
+        ("missed", [r for r in rows if r.kind == "hostile" and not r.right]),
+        ("falsely accused", [r for r in rows if r.kind == "honest" and not r.right]),
+        (
+            "caught with another status than expected",
+            [r for r in rows if r.kind == "hostile" and r.right and not r.as_expected],
+        ),
+        ("label missing", [r for r in rows if r.lacks_label]),
+        ("flipped", [r for r in rows if r.flipped]),
+    ):
+        text += [f"{title}:"] if chosen else []
+        text += [f"  {row.name}: {', '.join(row.statuses)} ({row.verdicts[-1].message})" for row in chosen]
+    return text
