@@ -5,8 +5,10 @@ A frame is a 4-byte big-endian length and that many bytes of UTF-8 JSON. What a 
 """
 
 import json
+import os
 import socket
 import struct
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,29 +57,49 @@ def send(sock: socket.socket, body: dict[str, Any], fds: list[int] | None = None
 
 
 def receive(sock: socket.socket, timeout_s: float | None = None, max_bytes: int = MAX_FRAME_BYTES) -> Message:
-    """Receives one message. Raises WireTimeout or WireError; never blocks past `timeout_s`."""
-    sock.settimeout(timeout_s)
+    """Receives one message. Raises WireTimeout or WireError; never blocks past `timeout_s`, however slowly it comes."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    fds: list[int] = []
     try:
-        header, fds, _, _ = socket.recv_fds(sock, _HEADER.size, MAX_FDS)
-        header += _exactly(sock, _HEADER.size - len(header)) if header else b""
-        if not header:
-            raise WireError("closed")
-        (length,) = _HEADER.unpack(header)
-        if length > max_bytes:
-            raise WireError(f"a message of {length} bytes; at most {max_bytes}")
-        body = json.loads(_exactly(sock, length))
-    except TimeoutError as error:
-        raise WireTimeout(f"no answer within {timeout_s} s") from error
-    except (OSError, ValueError, RecursionError) as error:
+        return Message(_frame(sock, fds, deadline, max_bytes), fds)
+    except (WireError, OSError, ValueError, RecursionError) as error:
+        for descriptor in fds:
+            os.close(descriptor)
+        if isinstance(error, WireError):
+            raise
+        if isinstance(error, TimeoutError):
+            raise WireTimeout(f"no answer within {timeout_s} s") from error
         raise WireError(f"broken message: {error}") from error
+
+
+def _frame(sock: socket.socket, fds: list[int], deadline: float | None, max_bytes: int) -> dict[str, Any]:
+    _allow(sock, deadline)
+    header, received, _, _ = socket.recv_fds(sock, _HEADER.size, MAX_FDS)
+    fds.extend(received)
+    if not header:
+        raise WireError("closed")
+    header += _exactly(sock, _HEADER.size - len(header), deadline)
+    (length,) = _HEADER.unpack(header)
+    if length > max_bytes:
+        raise WireError(f"a message of {length} bytes; at most {max_bytes}")
+    body = json.loads(_exactly(sock, length, deadline))
     if not isinstance(body, dict):
         raise WireError("a message that is no object")
-    return Message(body, list(fds))
+    return body
 
 
-def _exactly(sock: socket.socket, count: int) -> bytes:
+def _allow(sock: socket.socket, deadline: float | None) -> None:
+    """Lets the next read take what is left of the time."""
+    left_s = None if deadline is None else deadline - time.monotonic()
+    if left_s is not None and left_s <= 0:
+        raise TimeoutError
+    sock.settimeout(left_s)
+
+
+def _exactly(sock: socket.socket, count: int, deadline: float | None) -> bytes:
     chunks = []
     while count:
+        _allow(sock, deadline)
         chunk = sock.recv(min(count, 1 << 20))
         if not chunk:
             raise WireError("closed in the middle of a message")
