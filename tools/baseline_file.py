@@ -23,13 +23,7 @@ class BaselineFile:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._known: dict[str, Baselines] = {}
-        if path is not None and path.exists():
-            try:
-                loaded = json.loads(path.read_text())
-                self._known = {key: Baselines.model_validate(value) for key, value in loaded.items()}
-            except ValueError as error:
-                raise InvalidInput(f"{path}: no baselines file: {str(error).splitlines()[0]}") from error
+        self._known = _read(path) if path is not None else {}
 
     def read(self, problem: Problem, device: DeviceSheet) -> list[Baseline]:
         """What is known of a problem on a device; empty if nothing."""
@@ -38,11 +32,24 @@ class BaselineFile:
 
     def write(self, found: Baselines) -> None:
         """Adds or replaces one problem's baselines; the file is replaced whole, never half written."""
+        if self._path is not None:
+            self._known |= _read(self._path)  # another process may have added to it
         self._known[key_of(found.problem_id, found.gpu, found.versions)] = found
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({k: v.model_dump(mode="json") for k, v in sorted(self._known.items())}, indent=1)
-        temporary = self._path.with_suffix(".tmp")
+        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text(text)
         os.replace(temporary, self._path)  # noqa: PTH105 - atomic on every POSIX file system
+
+
+def _read(path: Path) -> dict[str, Baselines]:
+    """What a file holds; nothing where there is none. Raises InvalidInput."""
+    if not path.exists():
+        return {}
+    try:
+        loaded = json.loads(path.read_text())
+        return {key: Baselines.model_validate(value) for key, value in loaded.items()}
+    except (ValueError, AttributeError) as error:
+        raise InvalidInput(f"{path}: no baselines file: {str(error).splitlines()[0]}") from error
