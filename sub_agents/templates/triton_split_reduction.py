@@ -106,7 +106,7 @@ class TritonSplitReduction:
         made = passes(code, setting["passes"] == "online", index_dtype(program))
         context = row_context(code, setting, values, (rows, columns))
         context["stages_of"] = self._stages(code, made, setting, context["name"])
-        context |= self._workspaces(program, made, int(setting["split"]))
+        context |= workspaces(program, made, int(setting["split"]))
         context["pipeline"] = f", num_stages={setting['stages']}" if int(setting["stages"]) > 1 else ""
         context["prelude"] = code.printer.prelude()
         return KernelSource(
@@ -116,18 +116,6 @@ class TritonSplitReduction:
             reads=loop.reads(program),
             symbols=loop.symbols(program, values),
         )
-
-    def _workspaces(self, program: LoopProgram, made: list[Pass], split: int) -> dict[str, Any]:
-        states = [state for each in made for state in each.states]
-        return {
-            "workspace_parameters": ", ".join(f"{state.name}_parts_ptr" for state in states),
-            "workspace_names": ", ".join(f"{state.name}_parts" for state in states),
-            "workspaces": [
-                allocation(program, f"{state.name}_parts", ("rows", split), TYPES[state.dtype].removeprefix("tl."))
-                for state in states
-            ],
-            "split": split,
-        }
 
     def _stages(self, code: loop.TileCode, made: list[Pass], setting: Setting, name: str) -> list[dict[str, Any]]:
         """The kernels in order: one a pass, then one that applies or only combines."""
@@ -145,7 +133,7 @@ class TritonSplitReduction:
                     "head": head,
                     "init": pass_init(each),
                     "lines": pass_body(code, each, schedule, stream),
-                    "tail": [*each.count_lines(), *each.fold_lines("_part"), *_partial_stores(code, each)],
+                    "tail": [*each.count_lines(), *each.fold_lines("_part"), *partial_stores(code, each)],
                 }
             )
         return [*stages, self._last(code, made, setting, name)]
@@ -179,6 +167,20 @@ class TritonSplitReduction:
         return lines
 
 
-def _partial_stores(code: loop.TileCode, each: Pass) -> list[str]:
+def partial_stores(code: loop.TileCode, each: Pass) -> list[str]:
     mask = ", mask=row_ok" if code.row_mask else ""
     return [f"tl.store({s.name}_parts_ptr + row * SPLIT + part, {s.name}_part{mask})" for s in each.states]
+
+
+def workspaces(program: LoopProgram, made: list[Pass], split: int) -> dict[str, Any]:
+    """Names and allocations of the partial states, (rows, split) each."""
+    states = [state for each in made for state in each.states]
+    return {
+        "workspace_parameters": ", ".join(f"{state.name}_parts_ptr" for state in states),
+        "workspace_names": ", ".join(f"{state.name}_parts" for state in states),
+        "workspaces": [
+            allocation(program, f"{state.name}_parts", ("rows", split), TYPES[state.dtype].removeprefix("tl."))
+            for state in states
+        ],
+        "split": split,
+    }

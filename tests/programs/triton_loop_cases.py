@@ -235,6 +235,19 @@ def _awkward_rows(rows: int, columns: int) -> torch.Tensor:
     return x
 
 
+def _gaps(rows: int, columns: int) -> torch.Tensor:
+    """Rows with a NaN, with nothing but -inf, and with long stretches of -inf."""
+    x = torch.randn(rows, columns)
+    x[1, columns // 2] = NAN
+    x[2] = -INF
+    x[3, : columns // 2] = -INF
+    return x
+
+
+def _normal(dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    return [torch.randn(shape).to(dtype) for shape in shapes]
+
+
 def cases() -> dict[str, Case]:
     """All cases by name. Draws from a fixed seed."""
     torch.manual_seed(7)
@@ -249,6 +262,10 @@ def cases() -> dict[str, Case]:
         "logsumexp_awkward": logsumexp(6, 600, _awkward_rows(6, 600)),
         "many_axes": broadcast_axes(),
         "softmax_long": free(examples.softmax(3, 3001), torch.randn(3, 3001) * 30 + 500),
+        "softmax_very_long": free(examples.softmax(4, 17003), _gaps(4, 17003)),
+        "layer_norm_very_long": free(
+            examples.layer_norm(2, 33000, "bfloat16"), *_normal(torch.bfloat16, (2, 33000), (33000,), (33000,))
+        ),
         "layer_norm_one_row": free(
             examples.layer_norm(1, 900), torch.randn(1, 900) + 5, torch.randn(900), torch.randn(900)
         ),
