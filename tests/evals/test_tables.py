@@ -7,7 +7,7 @@ import pytest
 
 from warpsmith.evals.suite import SUITE
 from warpsmith.evals.suite_report import SuiteReport, SuiteRow, save
-from warpsmith.evals.tables import NOT_MEASURED, filled, main, number
+from warpsmith.evals.tables import NOT_MEASURED, ROOT, filled, main, number
 from warpsmith.state.errors import InvalidInput
 
 TEXT = "# T\n<!-- table:suite -->\nold\n<!-- /table -->\nkept\n<!-- table:harness -->\n<!-- /table -->\n"
@@ -63,3 +63,9 @@ def test_numbers_are_short_and_never_scientific(value: float | None, text: str) 
 
 def test_the_readme_is_in_step_with_the_committed_results() -> None:
     assert main(["--check"]) == 0
+
+
+def test_the_readme_counts_the_suite() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert f"all {len(SUITE)} problems of the suite" in text
+    assert f"`evals/problems/` holds {len(SUITE)} of them" in text
