@@ -97,8 +97,11 @@ class CompilePool:
         pid, channel = self._server.spawn(Spawn("compile", {"arch": self._device.arch}, box, _MEMORY_BYTES))
         try:
             wire.receive(channel, 30.0)
-            layouts = {"inputs": list(problem.primary.inputs), "init": problem.init_arguments}
-            wire.send(channel, {"path": str(folder / "candidate.py"), **layouts})
+            layouts = [list(workload.inputs) for workload in problem.workloads]
+            wire.send(
+                channel,
+                {"path": str(folder / "candidate.py"), "workloads": layouts, "init": problem.init_arguments},
+            )
             body = wire.receive(channel, _COMPILE_S, max_bytes=4 << 20).body
         except wire.WireTimeout:
             body = {"ok": False, "error": f"compiling did not end within {_COMPILE_S:.0f} s"}

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -285,9 +286,11 @@ class LocalHarness:
 
     def _bounds(self, problem: Problem) -> dict[str, dict[str, float]]:
         """Void bound and speed of light a workload; zeros where the reference cannot be lowered."""
+        with ThreadPoolExecutor() as pool:
+            graphs = list(pool.map(lambda w: self._lowered(problem, w.name), problem.workloads))
         return {
-            w.name: roofline.bounds(self._lowered(problem, w.name), self._device).model_dump()
-            for w in problem.workloads
+            w.name: roofline.bounds(graph, self._device).model_dump()
+            for w, graph in zip(problem.workloads, graphs, strict=True)
         }
 
     def _ask_once(self, role: str, body: dict[str, Any], deadline_s: float, path: Path) -> dict[str, Any]:

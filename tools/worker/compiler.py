@@ -28,7 +28,7 @@ def main(channel: socket.socket, params: dict[str, Any]) -> None:
     trace = fake_cuda.Trace(params["arch"])
     try:
         fake_cuda.install(trace)
-        note = _run_forward(Path(body["path"]), body["init"], body["inputs"], trace)
+        note = _run_forward(Path(body["path"]), body["init"], body["workloads"], trace)
         reply: dict[str, Any] = {"ok": True, "note": note}
     except BaseException as error:  # noqa: BLE001 - whatever hostile code raises is reported, and only that
         if kind_of(error) in ("compile", "resource") or isinstance(error, fake_cuda.CompileFailed):
@@ -51,7 +51,8 @@ def _with_cause(error: BaseException) -> str:
     return "\n".join(reversed(texts))
 
 
-def _run_forward(path: Path, init: Any, inputs: list[Any], trace: fake_cuda.Trace) -> str:
+def _run_forward(path: Path, init: Any, workloads: list[list[Any]], trace: fake_cuda.Trace) -> str:
+    """One call a workload, each on fresh instances: other shapes may need other kernels. Launches are the first's."""
     spec = importlib.util.spec_from_file_location("candidate", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"cannot import {path.name}")
@@ -59,10 +60,12 @@ def _run_forward(path: Path, init: Any, inputs: list[Any], trace: fake_cuda.Trac
     sys.modules["candidate"] = module
     spec.loader.exec_module(module)
     with FakeTensorMode(allow_non_fake_inputs=True), fake_cuda.OnCpu(trace), torch.no_grad():
-        model = module.ModelNew(*structure.unflatten(init, []))
-        arguments = [_fake_input(entry) for entry in inputs]
-        trace.watch([*arguments, *model.state_dict().values()])
-        model(*arguments)
+        for inputs in workloads:
+            model = module.ModelNew(*structure.unflatten(init, []))
+            arguments = [_fake_input(entry) for entry in inputs]
+            trace.watch([*arguments, *model.state_dict().values()])
+            model(*arguments)
+            trace.recording = False
     return ""
 
 

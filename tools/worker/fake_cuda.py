@@ -21,6 +21,8 @@ class Trace:
         self.arch = arch
         self.capability = int("".join(c for c in arch if c.isdigit()))
         self.kernels: dict[str, resources.KernelFacts] = {}
+        self.recording = True
+        """Whether launches count: those of the primary workload do."""
         self._launches: list[dict[str, Any]] = []
         self._bytes: dict[int, int] = {}
         self._next_address = 1 << 40
@@ -46,6 +48,8 @@ class Trace:
                 self.address(value)
 
     def launched(self, name: str, grid: tuple[int, ...], num_warps: int, tensor_bytes: int) -> None:
+        if not self.recording:
+            return
         blocks = 1
         for size in grid:
             blocks *= int(size)
@@ -95,7 +99,7 @@ def install(trace: Trace) -> None:
 
 
 class _Stream:
-    cuda_stream = 0
+    cuda_stream = ptr = 0
     device = torch.device("cpu")
 
     def __enter__(self) -> "_Stream":
@@ -211,7 +215,7 @@ def _install_triton(trace: Trace) -> None:
         named = {k: _as_pointer(v, trace) for k, v in kwargs.items()}
         kernel = compile_only(self, *shown, grid=grid, warmup=True, **named)
         facts = resources.of_triton(kernel)
-        trace.kernels[facts.name] = facts
+        trace.kernels.setdefault(facts.name, facts)
         _compile_launcher(kernel)
         if callable(grid):
             names = [p.name for p in self.params]
@@ -256,6 +260,10 @@ class _Kernel:
         for size in block:
             threads *= int(size)
         self._trace.launched(self.name, tuple(grid), max(1, threads // 32), self._trace.bytes_at(list(args)))
+
+    @property
+    def kernel(self) -> Any:
+        return types.SimpleNamespace(ptr=0)
 
     def __getattr__(self, name: str) -> Any:
         return 0
@@ -307,6 +315,7 @@ def _install_cupy(trace: Trace) -> None:
     # CuPy asks the device for its architecture; here it is the target's.
     compiler._get_arch = lambda: str(trace.capability)
     compiler._get_arch_for_options_for_nvrtc = lambda arch=None: (f"-arch=sm_{arch or trace.capability}", "cubin")
+    cupy.cuda.driver = types.SimpleNamespace(funcSetAttribute=lambda *_: None, CUDADriverError=RuntimeError)
     cupy.RawModule, cupy.RawKernel = RawModule, RawKernel
     cupy.cuda.ExternalStream = lambda *_, **__: _Stream()
     cupy.cuda.Stream = lambda *_, **__: _Stream()
