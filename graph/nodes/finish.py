@@ -36,7 +36,7 @@ def cross_validate(state: State, runtime: Runtime[Context]) -> Update:
         if len(passed) >= context.finalists:
             break
         services.check_stopping()
-        evaluation = services.run.evaluation(id, "full")
+        evaluation = services.run.evaluation(id, "full") or _dry_verdict(services.run.evaluation(id))
         if evaluation is None:
             evaluation = services.toolbox.evaluate(services.run.candidate(id), "full")
             services.run.add_evaluation(evaluation, "full")
@@ -89,6 +89,11 @@ def report(state: State, runtime: Runtime[Context]) -> Update:
     )
     close_services(state.run_dir)
     return {"seconds_used": seconds}
+
+
+def _dry_verdict(first: Evaluation | None) -> Evaluation | None:
+    """In a dry run all tiers are one, so that the first verdict holds here too."""
+    return first if first is not None and first.tier == "dry" else None
 
 
 def kept(evaluation: Evaluation, dry_run: bool) -> bool:

@@ -155,9 +155,11 @@ def test_where_everything_fails_cross_validation_nothing_is_returned(problem_fil
 
 
 def test_a_dry_run_keeps_the_best_estimate_and_calls_it_estimated(problem_file, tmp_path, given):
-    result = optimize(problem_file, given=given(harness=ScriptedHarness(dry=True)), out=str(tmp_path))
+    harness = ScriptedHarness(dry=True)
+    result = optimize(problem_file, given=given(harness=harness), out=str(tmp_path))
     assert result.outcome == "estimated"
     assert result.best == WINNER.id
+    assert [what for what, _ in harness.calls].count("full") == 0  # All tiers of a dry run are one.
     assert (result.speedup, result.speedup_over, result.timings) == (None, {}, ())
     assert result.estimated_speedup == pytest.approx(2.2 * 1.05**3)
     assert "Estimated, untimed" in (Path(result.run_dir) / "report.html").read_text()

@@ -127,7 +127,7 @@ class ScriptedHarness:
 
     def _verdict(self, problem: Problem, candidate: Candidate, tier: Tier) -> Evaluation:
         fate = written_slots(candidate)["fate"]
-        common = {"candidate": candidate.id, "problem": problem.id, "tier": tier, "seconds": 0.5}
+        common = {"candidate": candidate.id, "problem": problem.id, "tier": "dry" if self.dry else tier, "seconds": 0.5}
         report = CompileReport(ok=fate != "compile", seconds=0.1, error="no such tile" if fate == "compile" else "")
         if fate == "compile":
             return Evaluation(status=Status.COMPILE_ERROR, message="no such tile", compile=report, **common)
