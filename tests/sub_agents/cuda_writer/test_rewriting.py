@@ -1,0 +1,121 @@
+"""The CUDA writer starts from Triton seeds: their structure and tile sizes in CUDA's terms."""
+
+from typing import Any
+
+import pytest
+from cuda_emulation.loop_cases import H200, plan_of, program_of
+from programs.examples import layer_norm, relu_add, softmax
+
+from warpsmith.state.brief import Brief
+from warpsmith.state.plan import Plan, Strategy
+from warpsmith.state.problem import Problem, Workload
+from warpsmith.state.program import ForwardPlan
+from warpsmith.sub_agents.cuda_writer import CudaWriter
+from warpsmith.sub_agents.cuda_writer.rewriting import PREFERENCE, rewritten
+from warpsmith.sub_agents.offline_writer import Choice, StepSpace
+from warpsmith.sub_agents.templates.registry import templates
+
+SOURCE = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, bias):
+        return torch.relu(x + bias)
+
+
+def get_inputs():
+    return [torch.randn(4096, 8192), torch.randn(8192)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def space(plan: ForwardPlan) -> StepSpace:
+    program = program_of(plan)
+    return StepSpace(program, tuple(t for t in templates("cuda") if t.fits(program, plan.hints)), plan.hints, H200)
+
+
+def first(plan: ForwardPlan, **seed: Any) -> Choice:
+    return rewritten(space(plan), seed)[0]
+
+
+def test_a_pointwise_tile_becomes_threads_and_vectors_in_flight() -> None:
+    seed = {"template": "triton_pointwise", "block_size": 2048, "num_warps": 4, "programs": 0, "store_cache": "cs"}
+    choice = first(relu_add(4096, 8192), **seed)
+    assert choice.template.name == "cuda_pointwise"
+    chosen = choice.values
+    assert chosen["block_size"] * chosen["vector"] * chosen["unroll"] == 2048
+    assert chosen["block_size"] == 128
+    assert chosen["store"] == "streaming"
+
+
+def test_a_two_sided_tile_becomes_one_turned_in_shared_memory() -> None:
+    plan = plan_of(
+        (512, 512), (False, False), [("t", "neg", "float32", 0, "in_x")], {"y": ("t", "float32")}, loads={"x": (1, 512)}
+    )
+    seed = {"template": "triton_pointwise", "block_size": 1024, "num_warps": 8, "tile": "two_sided", "columns": 64}
+    choice = first(plan, **seed)
+    assert choice.template.name == "cuda_transpose"
+    assert choice.values["tile"] == 64
+
+
+def test_rows_in_registers_stay_in_registers_with_as_many_warps_and_rows() -> None:
+    choice = first(layer_norm(8192, 1024), template="triton_row_persistent", num_warps=8, rows_per_program=4)
+    assert choice.template.name == "cuda_row_block"
+    assert (choice.values["num_warps"], choice.values["rows_per_program"]) == (8, 4)
+
+
+def test_a_long_row_that_triton_loops_over_goes_to_a_cluster() -> None:
+    seed = {"template": "triton_row_looped", "num_warps": 16, "block_size": 4096, "passes": "online"}
+    choice = first(softmax(4096, 393216), **seed)
+    assert choice.template.name == "cuda_row_cluster"
+    assert choice.values["cluster"] == 16
+
+
+def test_a_split_is_kept() -> None:
+    seed = {"template": "triton_split_reduction", "num_warps": 4, "block_size": 2048, "split": 128}
+    choice = first(layer_norm(16, 4194304), **seed)
+    assert choice.template.name == "cuda_split_reduction"
+    assert choice.values["split"] == 128
+
+
+def test_a_strided_reduction_goes_to_lanes_along_the_contiguous_axis() -> None:
+    plan = plan_of(
+        (8, 64, 4096), (False, True, False), [("t", "reduce_sum", "float32", 0, "in_x")], {"y": ("t", "float32")}
+    )
+    choice = first(plan, template="triton_row_looped", num_warps=8, block_size=16, rows_per_program=128)
+    assert choice.template.name == "cuda_column"
+    assert choice.values["lanes"] == 32
+
+
+@pytest.mark.parametrize("template", PREFERENCE)
+def test_whatever_the_seed_says_the_choices_are_legal_and_the_defaults_follow(template: str) -> None:
+    for plan in (relu_add(4096, 8192), softmax(64, 4096), layer_norm(16, 4194304)):
+        here = space(plan)
+        seed = {"template": template, "num_warps": 32, "block_size": 8192, "rows_per_program": 128, "split": 256}
+        choices = rewritten(here, seed)
+        assert len(set(choices)) == len(choices)
+        assert all(here.legal(choice.template)(choice.values) for choice in choices)
+        assert set(here.promising()) <= set(choices)
+
+
+def test_the_writer_proposes_different_cuda_files_without_a_seed_or_a_key() -> None:
+    workload = Workload(name="default")
+    brief = Brief(
+        problem=Problem(name="relu_add", path="relu_add.py", source=SOURCE, workloads=(workload,)),
+        device=H200,
+        plan=Plan(
+            summary="one kernel",
+            strategies=(Strategy(name="fuse", expected_speedup=2, why="one pass"),),
+            forward=relu_add(4096, 8192),
+        ),
+        language="cuda",
+        directive="explore",
+    )
+    found = CudaWriter().propose(brief, 3)
+    assert len({candidate.id for candidate in found}) == 3
+    assert all(candidate.language == "cuda" and "RawModule" in candidate.source for candidate in found)
+    assert [c.id for c in CudaWriter().propose(brief, 3)] == [c.id for c in found]
