@@ -75,9 +75,13 @@ class CompilePool:
             self._known[key] = compiled
         return compiled
 
+    def box_of(self, compiled: Compiled, candidate: Candidate) -> Path:
+        """Where a candidate's scratch folder lies, for its compiler and for every run."""
+        return self._work_dir / "boxes" / (compiled.key or candidate.id)
+
     def fresh_box(self, compiled: Compiled, candidate: Candidate) -> Path:
         """A scratch folder with the compiled caches and nothing that an earlier run of the candidate left behind."""
-        box = self._work_dir / "boxes" / (compiled.key or candidate.id)
+        box = self.box_of(compiled, candidate)
         shutil.rmtree(box, ignore_errors=True)
         master = self._work_dir / "compiled" / compiled.key
         if compiled.key and master.exists():

@@ -1,9 +1,11 @@
 """The controller's side of a judge process."""
 
+import threading
 from typing import Any
 
 from ..state.errors import InfraError, InvalidProblem
 from . import wire
+from .cell import Cell
 from .fork_server import ForkServer, Spawn
 
 
@@ -20,6 +22,17 @@ class JudgeHandle:
         """One request. Raises InvalidProblem or InfraError."""
         wire.send(self._channel, {"op": op, **fields})
         return checked(self._receive(deadline_s))
+
+    def ask_about(self, cell: Cell, op: str, fields: dict[str, Any], quiet: threading.Lock) -> dict[str, Any]:
+        """Has the process in a cell judged. `quiet` is held from when the judge begins to time until it answers."""
+        body = {**fields, "pid": cell.pid, "notes": cell.notes}
+        wire.send(self._channel, {"op": op, **body}, [cell.channel.fileno()])
+        reply = self._receive(cell.deadline_s)
+        if reply.get("stage") != "timing":
+            return checked(reply)
+        with quiet:
+            wire.send(self._channel, {"go": True})
+            return checked(self._receive(cell.deadline_s))
 
     def _receive(self, deadline_s: float) -> dict[str, Any]:
         try:

@@ -22,6 +22,7 @@ from ..state.profile import Profile
 from ..state.timing import Baseline, Baselines
 from . import device_sheets, estimate, roofline, wire
 from .baseline_file import BaselineFile
+from .cell import Cell
 from .compile_pool import Compiled, CompilePool, decisive_line
 from .fork_server import Spawn
 from .harness import Harness
@@ -69,6 +70,10 @@ class LocalHarness:
         self.work_dir = Path(settings.work_dir or tempfile.mkdtemp(prefix="warpsmith-")).resolve()
         self.work_dir.mkdir(parents=True, exist_ok=True)
         self._gpu_lock = threading.RLock()
+        self._quiet = threading.Lock()
+        """Held while a candidate is timed, and while a process opens its GPU context."""
+        self._waiting = threading.Semaphore(2)
+        """Cells alive at once: the one being judged, and the next."""
         self._judges: dict[str, JudgeHandle] = {}
         self._graphs: dict[tuple[str, str], LoweredGraph] = {}
         self._evaluated: dict[tuple[str, str, str], Evaluation] = {}
@@ -189,30 +194,43 @@ class LocalHarness:
         return found
 
     def _judge_candidate(self, problem: Problem, candidate: Candidate, tier: Tier, compiled: Compiled) -> Evaluation:
-        body = self._request(problem, candidate, compiled)
-        with self._gpu_lock:
-            reply = self._ask_judge(problem, "evaluate", {**body, "tier": "dry" if self.dry else tier})
+        reply = self._in_cell(problem, "evaluate", candidate, compiled, "dry" if self.dry else tier)
         return Evaluation.model_validate(reply)
 
-    def _request(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> dict[str, Any]:
-        """What a judge needs to run a candidate: a fresh box with the compiled caches."""
-        scratch = self.compiler.fresh_box(compiled, candidate)
-        return {
-            "candidate": candidate.id,
-            "path": str(scratch / "candidate.py"),
-            "box": self._box(scratch, problem),
-            "max_memory_bytes": self.settings.max_memory_bytes,
-            "compiled": bool(compiled.report.kernels) and not compiled.report.warnings,
-        }
+    def _in_cell(
+        self, problem: Problem, op: str, candidate: Candidate, compiled: Compiled, tier: str
+    ) -> dict[str, Any]:
+        """Has a judge look at a candidate in a fresh cell.
 
-    def _ask_judge(self, problem: Problem, op: str, body: dict[str, Any]) -> dict[str, Any]:
-        """One retry with a new judge: a fault of ours that passes must not cost a verdict, one that stays must show."""
-        try:
-            return self._judge(problem).ask(op, _EVALUATE_S, **body)
-        except InfraError:
-            if self._judges.get(problem.id) is not None:
-                self._judges.pop(problem.id).close()
-            return self._judge(problem).ask(op, _EVALUATE_S, **body)
+        One retry with a new judge and a new cell: a fault of ours that passes must not cost a verdict, one that stays
+        must show.
+        """
+        for attempt in (1, 2):
+            try:
+                with self._waiting, self._cell(problem, candidate, compiled) as cell, self._gpu_lock:
+                    fields = {
+                        "candidate": candidate.id,
+                        "path": str(self.compiler.box_of(compiled, candidate) / "candidate.py"),
+                        "compiled": not self.dry and bool(compiled.report.kernels) and not compiled.report.warnings,
+                        "tier": tier,
+                    }
+                    return self._judge(problem).ask_about(cell, op, fields, self._quiet)
+            except InfraError:
+                with self._gpu_lock:
+                    self._close_judges()
+                if attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _cell(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> Cell:
+        """A ready process with its GPU context open; never started while another is being timed."""
+        scratch = self.compiler.fresh_box(compiled, candidate)
+        params = {"device": "cpu" if self.dry else "cuda:0"}
+        request = Spawn("candidate", params, self._box(scratch, problem), self.settings.max_memory_bytes)
+        with self._quiet:
+            cell = Cell(self._server, request, _EVALUATE_S)
+            cell.wait_until_ready()
+        return cell
 
     def identity(self, problem: Problem) -> dict[str, Any]:
         """Times the reference against itself through the whole harness: `ratio`, `ms`, `status`.
@@ -220,13 +238,11 @@ class LocalHarness:
         Raises InfraError where the ratio is off by more than 3% (5% below 50 us): then nothing here can be timed.
         """
         candidate = make_candidate(f"{problem.source}\n\nModelNew = Model\n", "torch", origin="human")
-        body = self._request(problem, candidate, Compiled(report=CompileReport(ok=True, seconds=0.0)))
-        with self._gpu_lock:
-            for _ in range(_IDENTITY_ATTEMPTS):
-                reply = self._ask_judge(problem, "identity", {**body, "tier": "quick"})
-                if self.dry or _is_one(reply):
-                    return reply
-                body = self._request(problem, candidate, Compiled(report=CompileReport(ok=True, seconds=0.0)))
+        nothing_compiled = Compiled(report=CompileReport(ok=True, seconds=0.0))
+        for _ in range(_IDENTITY_ATTEMPTS):
+            reply = self._in_cell(problem, "identity", candidate, nothing_compiled, "quick")
+            if self.dry or _is_one(reply):
+                return reply
         raise InfraError(
             f"the reference against itself reads {reply.get('ratio')}, not 1 ({reply.get('text') or reply['status']}): "
             "the machine is too noisy to time on; see `warpsmith doctor`"

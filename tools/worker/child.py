@@ -209,8 +209,14 @@ def kind_of(error: BaseException) -> str:
 def main(channel: socket.socket, params: dict[str, Any], notes: list[str]) -> None:
     """Entry point of the boxed process."""
     device = torch.device(params["device"])
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    try:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+            torch.zeros(1, device=device)
+            torch.cuda.synchronize()
+    except RuntimeError as error:
+        wire.send(channel, {"fault": f"no GPU in the sandbox: {error}"})
+        return
     wire.send(channel, {"ready": True, "notes": notes})
     try:
         Child(channel, device).serve()

@@ -8,6 +8,8 @@ import hashlib
 import os
 import socket
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from ...state.evaluation import Evaluation, Status
 from ...state.problem import Problem, Workload
 from ...state.timing import Baseline
 from .. import statistics, wire
+from ..cell import channel_from
 from ..fork_server import ForkServer
 from . import baselines, compare, draws, hidden, identity, structure, vetting
 from .bench import Bench, Flush, OwnCalls
@@ -48,6 +51,8 @@ class Judge:
             torch.cuda.set_device(self.device)
             torch.cuda.init()
         self.flush = Flush(self.device)
+        self.before_timing: Callable[[], None] = lambda: None
+        """Called before the first timed call: returns once nothing else uses the GPU."""
 
     def open(self, body: dict[str, Any]) -> dict[str, Any]:
         """Loads the problem and builds the reference under two sets of weights."""
@@ -188,6 +193,11 @@ class Judge:
             raise InfraError(f"the GPU does not answer after a crash: {error}") from error
 
 
+def _wait_for_quiet(channel: socket.socket) -> None:
+    wire.send(channel, {"stage": "timing"})
+    wire.receive(channel, 60.0)
+
+
 def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) -> None:
     """Entry point: answers the controller until it hangs up."""
     try:
@@ -196,6 +206,7 @@ def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) 
         wire.send(channel, {"fault": "infra", "text": f"no judge: {type(error).__name__}: {error}"})
         return
     wire.send(channel, {"ready": True})
+    judge.before_timing = partial(_wait_for_quiet, channel)
     handlers = {
         "open": judge.open,
         "vet": judge.vet,
@@ -209,7 +220,10 @@ def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) 
         except wire.WireError:
             return  # the controller is gone
         try:
-            reply = handlers[message.body["op"]](message.body)
+            body = message.body
+            if body["op"] in ("evaluate", "identity"):
+                body["channel"] = channel_from(message.fds)
+            reply = handlers[body["op"]](body)
         except InvalidProblem as error:
             reply = {"fault": "problem", "text": str(error)}
         except Exception as error:  # noqa: BLE001 - the worker boundary: our own fault, told as such

@@ -1,14 +1,12 @@
 """The judge's handle on one candidate's process: every exchange has a deadline, every failure becomes a status."""
 
-import shutil
 import socket
 import time
-from pathlib import Path
 from typing import Any
 
 from ...state.evaluation import Check, Status
 from .. import wire
-from ..fork_server import ForkServer, Spawn, close_all
+from ..fork_server import ForkServer, close_all
 
 _KINDS = {"resource": Status.RESOURCE, "compile": Status.COMPILE_ERROR}
 
@@ -24,33 +22,24 @@ class CandidateFailed(Exception):
 
 
 class Session:
-    """One boxed process with the candidate loaded: `start` it, `ask` it, and always `end` it."""
+    """The judge's end of one cell: `ask` it, and always `end` it."""
 
-    def __init__(self, server: ForkServer, request: Spawn) -> None:
+    def __init__(self, server: ForkServer, pid: int, channel: socket.socket, notes: list[str]) -> None:
         self._server = server
-        self._request = request
-        self._pid = 0
-        self._channel: socket.socket | None = None
+        self._pid = pid
+        self._channel: socket.socket | None = channel
         self._next_id = 0
-        self.notes: list[str] = []
+        self.notes = notes
         self.crashed = False
         """Whether it ended on its own or by force: then the GPU is probed before the next candidate."""
 
-    def start(self) -> None:
-        """Forks the boxed process. Raises CandidateFailed if it does not come up."""
-        self._pid, self._channel = self._server.spawn(self._request)
-        hello = self._receive(30.0, "starting")
-        self.notes = [str(note) for note in hello.get("notes", [])][:16]
-
-    def end(self) -> dict[str, Any]:
-        """Ends the process and removes its scratch folder."""
+    def end(self) -> None:
+        """Hangs up. One that crashed or overran is ended here, before the GPU is looked at; others by their cell."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        ending = self._server.kill(self._pid) if self._pid else {}
-        if self._request.box is not None:
-            shutil.rmtree(Path(self._request.box["scratch"]), ignore_errors=True)
-        return ending
+        if self.crashed:
+            self._server.kill(self._pid)
 
     def ask(self, op: str, deadline_s: float, fds: list[int] | None = None, **fields: Any) -> dict[str, Any]:
         """One request and its answer. Raises CandidateFailed. `fds` are closed once sent."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ...state.evaluation import Check, Evaluation, Status
 from ...state.problem import Workload
 from ...state.timing import Timing
-from ..fork_server import Spawn
 from . import draws, tracing
 from .session import CandidateFailed, Session
 from .timed import time_workload
@@ -37,15 +36,12 @@ class Stages:
 
 def judge_candidate(judge: "Judge", body: dict[str, Any]) -> Evaluation:
     """Everything from the fork to the verdict. Raises InfraError only for our own faults."""
-    request = Spawn("candidate", {"device": str(judge.device)}, body["box"], int(body["max_memory_bytes"]))
     facts: dict[str, Any] = {"candidate": body["candidate"], "problem": judge.problem.id, "tier": body["tier"]}
     checks: list[Check] = []
     stages = Stages()
     status, message = Status.PASSED, ""
-    session = Session(judge.server, request)
+    session = Session(judge.server, int(body["pid"]), body["channel"], list(body["notes"]))
     try:
-        with stages("spawn"):
-            session.start()
         trial = Trial(judge, session, body)
         facts |= _examine(judge, trial, body["tier"], checks, stages)
     except CandidateFailed as failure:
@@ -82,6 +78,7 @@ def _examine(judge: "Judge", trial: Trial, tier: str, checks: list[Check], stage
                 if not checks[-1].passed:
                     text = f"wrong on a {kind} draw of {workload.name}: {checks[-1].worst}"
                     raise CandidateFailed(Status.INCORRECT_NUMERICAL, text)
+    judge.before_timing()
     with stages("time"):
         timings = tuple(time_workload(judge, trial, workload) for workload in _timed(judge, tier))
     facts: dict[str, Any] = {"timings": timings, "error_class": trial.error_class, "labels": trial.labels(timings)}

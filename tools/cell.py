@@ -1,0 +1,50 @@
+"""A boxed process that waits for a candidate: sandboxed, its GPU context open, nothing hostile loaded yet."""
+
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+from ..state.errors import InfraError
+from . import wire
+from .fork_server import ForkServer, Spawn
+
+_START_S = 30.0
+
+
+class Cell:
+    """Use as a context manager: leaving it ends the process, all that it started, and its scratch folder."""
+
+    def __init__(self, server: ForkServer, request: Spawn, deadline_s: float) -> None:
+        self._server = server
+        self._request = request
+        self.deadline_s = deadline_s
+        """How long the judge may take over what is in it."""
+        self.pid, self.channel = server.spawn(request)
+        self.notes: list[str] = []
+
+    def __enter__(self) -> "Cell":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.channel.close()
+        self._server.kill(self.pid)
+        if self._request.box is not None:
+            shutil.rmtree(Path(self._request.box["scratch"]), ignore_errors=True)
+
+    def wait_until_ready(self) -> None:
+        """Nothing of the candidate ran yet, so a failure is ours: raises InfraError."""
+        try:
+            hello: dict[str, Any] = wire.receive(self.channel, _START_S, max_bytes=1 << 16).body
+        except wire.WireError as error:
+            raise InfraError(f"a sandboxed process does not start: {error}") from error
+        if "fault" in hello:
+            raise InfraError(f"a sandboxed process does not start: {hello['fault']}")
+        self.notes = [str(note) for note in hello.get("notes", [])][:16]
+
+
+def channel_from(fds: list[int]) -> socket.socket:
+    """The judge's end of a cell's channel, as it came with a message. Raises WireError if it did not."""
+    if len(fds) != 1:
+        raise wire.WireError(f"{len(fds)} descriptors where one channel was expected")
+    return socket.socket(fileno=fds[0])
