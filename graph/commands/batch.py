@@ -25,6 +25,7 @@ def batch_command(  # noqa: PLR0913 - one parameter an option is how typer decla
     debug: options.Debug = False,
 ) -> int:
     """Optimise every problem of a folder; what is done already is skipped."""
+    from .. import api
     from ..batch import optimize_batch
     from ..progress import listening
     from ..services import Collaborators
@@ -45,6 +46,10 @@ def batch_command(  # noqa: PLR0913 - one parameter an option is how typer decla
     )
     with listening() as progress:
         given = Collaborators(listeners=(progress.hear,))
-        done = optimize_batch(folder, given=given, on_row=progress.row, **settings)
+        try:
+            done = optimize_batch(folder, given=given, on_row=progress.row, **settings)
+        except api.Interrupted as stopped:
+            progress.interrupted(stopped.run_dir, stopped.result)
+            raise
         progress.batch_finished(done)
     return 1 if done.failed else 0

@@ -5,14 +5,19 @@ from langgraph.types import Overwrite
 
 from ...state.candidate import Candidate
 from ...state.channels import Context, Diagnosis, EvaluateTask, ProposeTask, State, Update
-from ...state.evaluation import Evaluation
+from ...state.errors import InfraError
+from ...state.evaluation import Evaluation, Status
 from ...state.profile import Profile
 from ...state.trajectory import Row
 from ..diagnosis import bottleneck
 from ..feedback import make_feedback
 from ..keeping import GAIN, POOL_SIZE, best_of_each_language, ranked, run_over, sol_fraction, target_gap
 from ..search import next_phase, quota_left
+from ..services import Services
 from .start import context_of, services_of, tell
+
+BROKEN_AFTER = 4
+"""Infrastructure errors in a row that end a run: fewer may be one candidate's bad luck."""
 
 
 def open_round(state: State, runtime: Runtime[Context]) -> Update:
@@ -71,7 +76,7 @@ def evaluate(state: EvaluateTask, runtime: Runtime[Context]) -> Update:
     services = services_of(state.run_dir, runtime)
     candidate = services.run.candidate(state.candidate)
     evaluation = services.run.evaluation(candidate.id)  # Known where a killed run had judged it already.
-    if evaluation is None:
+    if evaluation is None or evaluation.status is Status.INFRA_ERROR:
         services.check_stopping()
         services.toolbox.compile_kernel(candidate)
         evaluation = services.toolbox.evaluate(candidate)
@@ -155,6 +160,7 @@ def record(state: State, runtime: Runtime[Context]) -> Update:
     """Adds the round to the trajectory, keeps the best, and decides whether the phase or the search is over."""
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
     services.run.add_rows(state.results)
+    _stop_if_broken(services)
     kept = ranked((*state.pool, *state.results), state.dry_run)
     best = kept[0] if kept else None
     gained = best is not None and best.rank > state.best_rank * GAIN
@@ -186,3 +192,10 @@ def record(state: State, runtime: Runtime[Context]) -> Update:
         "phase_over": phase_over,
         "stop_reason": stop_reason,
     }
+
+
+def _stop_if_broken(services: Services) -> None:
+    last = services.run.rows()[-BROKEN_AFTER:]
+    if len(last) == BROKEN_AFTER and all(row.status is Status.INFRA_ERROR for row in last):
+        evaluation = services.run.evaluation(last[-1].id)
+        raise InfraError(f"{BROKEN_AFTER} evaluations in a row failed: {evaluation.message if evaluation else ''}")

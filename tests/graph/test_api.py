@@ -11,6 +11,7 @@ from scripted.collaborators import ScriptedHarness, kernel
 from warpsmith.graph import Interrupted, optimize, resume
 from warpsmith.graph.api import make_context
 from warpsmith.state.errors import InfraError, InvalidInput, InvalidProblem
+from warpsmith.state.evaluation import Evaluation, Status
 from warpsmith.state.trajectory import Result
 
 
@@ -88,6 +89,21 @@ def test_a_broken_harness_stops_the_run_and_what_was_found_is_written(problem_fi
     (run_dir,) = (tmp_path / problem_file.stem).iterdir()
     assert (run_dir / "best.py").is_file()
     assert resume(run_dir, given=given()).outcome == "verified"
+
+
+def test_a_harness_that_only_fails_stops_the_run(problem_file, tmp_path, given):
+    class Dead(ScriptedHarness):
+        def evaluate(self, problem, candidate, tier="quick"):
+            self._note(tier, candidate.id)
+            message = "the judge does not answer"
+            return Evaluation(
+                candidate=candidate.id, problem=problem.id, status=Status.INFRA_ERROR, tier=tier, message=message
+            )
+
+    harness = Dead()
+    with pytest.raises(InfraError, match="4 evaluations in a row failed: the judge does not answer"):
+        optimize(problem_file, given=given(harness=harness), out=str(tmp_path))
+    assert len([call for call in harness.calls if call[0] == "quick"]) == 4
 
 
 def test_a_full_disk_surfaces_as_the_error_it_is(problem_file, tmp_path, given):
