@@ -119,7 +119,7 @@ class TritonMatmul:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         rates = {"tf32x3": 60e12, "bf16x6": 67e12, "ieee": 30e12}
-        half = 600e12 if setting.get("loads") == "descriptor" else 500e12
+        half = 600e12 if setting.get("loads") == "descriptor" else 500e12 if vectors_possible(folded) else 150e12
         return product_ms(folded, setting, hints, device, rates.get(str(setting.get("precision")), half))
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
@@ -170,7 +170,7 @@ def default_setting(program: MatmulProgram, sizes: Extent, device: DeviceSheet) 
     """The best tile with a pipeline that fits it; k split where even small tiles leave multiprocessors idle."""
     half = operand_dtype(program) != "float32"
     tile_k = 64 if half else 32
-    tile_m, tile_n, split_k = best_tile(program, sizes, device, wide=half, tile_k=tile_k)
+    tile_m, tile_n, split_k = best_tile(program, sizes, device, wide=half and vectors_possible(program), tile_k=tile_k)
     big = tile_m * tile_n >= 128 * 128
     return {
         "tile_m": tile_m,
@@ -210,7 +210,12 @@ def epilogue_bytes(program: MatmulProgram, setting: Setting) -> int:
 
 def descriptors_possible(program: MatmulProgram) -> bool:
     """TMA wants a contiguous matrix axis and every other stride a multiple of 16 bytes, at most one batch axis."""
-    return len(program.batch) <= 1 and all(describable(each) for each in (program.a, program.b))
+    return len(program.batch) <= 1 and vectors_possible(program)
+
+
+def vectors_possible(program: MatmulProgram) -> bool:
+    """Whether every row of both operands starts at a multiple of 16 bytes: else each element is loaded alone."""
+    return all(describable(each) for each in (program.a, program.b))
 
 
 def describable(operand: Operand) -> bool:

@@ -52,11 +52,12 @@ def cuda_text(source: KernelSource) -> str:
     return found[1]
 
 
-def compiled(source: KernelSource, arch: str = "sm_90", **macros: int) -> dict[str, dict[str, int]]:
-    """Resources by kernel name from NVRTC's cubin. Raises cuda.core's error with the compiler's log."""
+def compiled(source: KernelSource, width: int, arch: str = "sm_90") -> dict[str, dict[str, int]]:
+    """Resources by kernel name from NVRTC's cubin, every vector `width` elements wide. Raises cuda.core's error."""
     from cuda.core import Program, ProgramOptions
 
     arch = "sm_90a" if "-arch=sm_90a" in source.code else arch
+    macros = {name: width for name in re.findall(r'f"-D(\w+)=', source.code)}
     options = ProgramOptions(arch=arch, std="c++17", define_macro=[(k, str(v)) for k, v in macros.items()])
     code = Program(cuda_text(source), "c++", options).compile("cubin").code
     from triton import knobs
@@ -76,5 +77,6 @@ def compiled(source: KernelSource, arch: str = "sm_90", **macros: int) -> dict[s
             "spills": len(re.findall(r"\b(?:STL|LDL)\b", text)),
             "mma": len(re.findall(r"\bHMMA\b", text)),
             "wgmma": len(re.findall(r"\bHGMMA\b", text)),
+            "waits": len(re.findall(r"\bWARPGROUP\.DEPBAR\b", text)),
         }
     return found

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -191,8 +192,30 @@ def compile_defaults(names: list[str]) -> dict[str, Any]:
     return found
 
 
+def is_legal(template: Template, given: Case, setting: Setting) -> bool:
+    return template.legal(given.program, setting, given.hints, H200)
+
+
+def compile_cover(names: list[str]) -> dict[str, Any]:
+    """Shared bytes of every kernel of a pairwise cover of legal settings, for three large cases."""
+    from warpsmith.sub_agents.templates.pairwise import pairwise
+
+    found: dict[str, Any] = {}
+    for name in names:
+        template = template_named(name)
+        for label in ("fp32_linear", "bf16_nn", "bf16_vector"):
+            given = large_cases()[label]
+            if not template.fits(given.program, given.hints):
+                continue
+            slots = template.slots(given.program, given.hints, H200)
+            for setting in pairwise(slots, partial(is_legal, template, given)):
+                for i, kernel in enumerate(compiled(template, given, setting)):
+                    found[f"{label} {i} {json.dumps(setting)}"] = {"shared_bytes": kernel.metadata.shared}
+    return found
+
+
 def main() -> None:
-    action = {"interpret": interpret, "compile": compile_defaults}[sys.argv[1]]
+    action = {"interpret": interpret, "compile": compile_defaults, "cover": compile_cover}[sys.argv[1]]
     print(json.dumps(action(sys.argv[2:])))  # noqa: T201 - the answer
 
 

@@ -5,40 +5,90 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from programs.matmul_cases import LARGE, SHAPES, cases, large_cases
+from programs.matmul_run import H200, defaults, settings, template_named, worst_error
 
 TESTS = Path(__file__).resolve().parents[2]
 TEMPLATES = ("triton_matmul", "triton_split_matmul", "triton_matvec")
 # By operand type: what rounding the output (and for fp32 summing) costs at these sizes.
-BOUND = {"fp32": 1e-6, "fp16": 1e-3, "bf16": 6e-3}
+BOUND = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 6e-3}
 
 
-def run(arguments: list[str], **environment: str) -> dict[str, object]:
+def run(arguments: list[str], **environment: str) -> dict[str, Any]:
     """The JSON that `programs.matmul_run` prints: it needs a process that imports triton its way."""
     process = subprocess.run(
         [sys.executable, "-m", "programs.matmul_run", *arguments],
-        env={**os.environ, "PYTHONPATH": str(TESTS), **environment},
+        env={**os.environ, "PYTHONPATH": str(TESTS), "TRITON_DEFAULT_FP_FUSION": "1", **environment},
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
     )
     assert process.returncode == 0, process.stderr[-3000:]
-    answer: dict[str, object] = json.loads(process.stdout)
+    answer: dict[str, Any] = json.loads(process.stdout)
     return answer
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_every_layout_and_epilogue_is_right_in_the_interpreter(template: str) -> None:
-    """fp32 splits read as exact products there: this checks indices, masks and epilogues, not their precision."""
+    """tf32x3 reads as exact fp32 there: of fp32's splits, only those of `triton_split_matmul` are checked here."""
     errors = run(["interpret", template], TRITON_INTERPRET="1")
     assert len(errors) > 10
-    wrong = {key: error for key, error in errors.items() if not isinstance(error, float) or error > bound(key)}
+    bounds = {label: BOUND[layout.dtype] for label, layout in SHAPES.items()}
+    wrong = {k: e for k, e in errors.items() if not isinstance(e, float) or e > bounds[k.split()[1]]}
     assert not wrong
 
 
-def bound(key: str) -> float:
-    """By the case's name, which starts with its operand type; batched cases are bf16 where they are transposed."""
-    label = key.split()[1]
-    return BOUND.get(label[:4], BOUND["bf16" if label == "batched_transposed" else "fp32"])
+@pytest.mark.slow
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_defaults_compile_for_hopper_without_spills_and_use_its_instructions(template: str) -> None:
+    """Large products run on warpgroup instructions; bf16 and split operands arrive by TMA."""
+    found = run(["compile", template])
+    assert found
+    assert not {key: kernel for key, kernel in found.items() if kernel["spills"] or kernel["stack_bytes"]}
+    assert not {key: kernel for key, kernel in found.items() if kernel["shared_bytes"] > H200.shared_bytes_per_block}
+    main = {key: kernel for key, kernel in found.items() if any(f" {name} " in key for name in ("fp32_nn", "bf16_nn"))}
+    if template != "triton_matvec":
+        assert any(kernel["wgmma"] for kernel in main.values())
+        assert all(kernel["mma"] == 0 for kernel in main.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_pairwise_cover_of_legal_settings_compiles_for_hopper(template: str) -> None:
+    """What `legal` lets through fits a block's shared memory."""
+    found = run(["cover", template])
+    assert found
+    wrong = {k: kernel for k, kernel in found.items() if kernel["shared_bytes"] > H200.shared_bytes_per_block}
+    assert not wrong
+
+
+def test_a_default_is_legal_for_every_case() -> None:
+    for name in TEMPLATES:
+        template = template_named(name)
+        for given in (*cases().values(), *large_cases().values()):
+            if template.fits(given.program, given.hints):
+                assert template.legal(given.program, defaults(template, given), given.hints, H200)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("label", LARGE)
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_large_products_are_right_on_a_gpu(template: str, label: str) -> None:
+    """Against float64: here the splits of fp32 show their real precision."""
+    made, given = template_named(template), large_cases()[label]
+    if made.fits(given.program, given.hints):
+        assert worst_error(made, given, defaults(made, given), device="cuda") < BOUND[LARGE[label].dtype]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("label", SHAPES)
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_choice_is_right_on_a_gpu(template: str, label: str) -> None:
+    made, given = template_named(template), cases()[label]
+    if made.fits(given.program, given.hints):
+        for setting in settings(made, given):
+            assert worst_error(made, given, setting, device="cuda") < BOUND[SHAPES[label].dtype], setting
