@@ -22,8 +22,9 @@ from .cuda_render import (
     wide_argument,
     width_lines,
 )
-from .cuda_row import COLUMNS, ROWS, RowText, empty_rows, extents, looped_ms, row_flow
+from .cuda_row import COLUMNS, ROWS, RowText, empty_rows, extents, held_bytes, looped_ms, row_flow
 from .cuda_row_tiles import global_fetch, tile_pass
+from .cuda_space import narrow
 
 SPLITS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 LEAST_SLICE = 2048
@@ -57,6 +58,8 @@ class CudaSplitReduction:
         assert isinstance(program, LoopProgram)
         rows, columns = extents(program, hints)
         wanted = max(2, 4 * device.sm_count // max(1, rows))
+        at_once = _rows_for_cache(program, rows, columns, device)
+        wanted = max(wanted, 4 * device.sm_count // (at_once or rows or 1))
         split = max(s for s in SPLITS if s == SPLITS[0] or s <= min(wanted, columns // LEAST_SLICE))
         return (
             Slot(name="num_warps", role="configuration", choices=(4, 8, 16), default=8, about="a block"),
@@ -73,6 +76,13 @@ class CudaSplitReduction:
             Slot(name="fast_math", role="compute", choices=(False, True), default=False),
             *passes_slot(program),
             Slot(name="reverse_last", role="reduction", choices=(True, False), default=True),
+            Slot(
+                name="rows_at_once",
+                role="reduction",
+                choices=tuple(sorted({0, 1, 2, 4, 8, at_once})),
+                default=at_once,
+                about="rows between which kernels alternate, so that later ones find them in the L2 cache; 0: all",
+            ),
             Slot(name="split", role="reduction", choices=SPLITS, default=split, about="blocks a row"),
         )
 
@@ -93,14 +103,20 @@ class CudaSplitReduction:
         flow = row_flow(program, False, setting.get("passes") == "online")
         idle = min(1.0, rows / device.sm_count)
         busy = min(1.0, rows * number(setting, "split") / device.sm_count)
-        return looped_ms(program, setting, hints, device) * max(idle, 1e-3) / busy + 0.003 * len(flow.passes)
+        rounds = -(-rows // (number(setting, "rows_at_once") or max(1, rows)))
+        once = looped_ms(program, setting, hints, device) * max(idle, 1e-3) / busy
+        if rounds > 1:
+            columns = extents(program, hints)[1]
+            again = rows * columns * held_bytes(program) * (len(flow.passes) - 1)
+            once -= 0.6e3 * again / device.copy_bytes_per_s
+        return once + 0.003 * len(flow.passes) * rounds
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         assert isinstance(program, LoopProgram)
         row = RowText(row_flow(program, bool(setting["fast_math"]), setting["passes"] == "online"), setting)
         stages, threads = _stages(row), 32 * number(setting, "num_warps")
         numbers = [each.number for each in row.flow.passes if each.reductions]
-        more = ["int splits", *(f"Partial{n}* __restrict__ workspace{n}" for n in numbers)]
+        more = ["int splits", "index_t first_row", *(f"Partial{n}* __restrict__ workspace{n}" for n in numbers)]
         context = {
             **row.context(),
             "parameters": parameters(program, row.flow.space, more),
@@ -110,6 +126,16 @@ class CudaSplitReduction:
         }
         cuda = kernel_text("cuda_split_reduction.cu.j2", context)
         return render_source(program, cuda, _host(row, stages, threads, numbers), values)
+
+
+def _rows_for_cache(program: LoopProgram, rows: int, columns: int, device: DeviceSheet) -> int:
+    """Rows that fit two thirds of the L2 cache, where a later kernel would find the first ones gone; else 0."""
+    passes = len(row_flow(program, False, merging=True).passes)
+    row_bytes = columns * held_bytes(program)
+    at_once = int(device.l2_bytes * 0.67) // max(1, row_bytes)
+    if passes < 2 or rows * row_bytes < device.l2_bytes or at_once == 0 or rows > 32 * at_once:
+        return 0
+    return next(n for n in (8, 4, 2, 1) if n <= at_once)
 
 
 def _stages(row: RowText) -> list[Stage]:
@@ -152,11 +178,24 @@ def _host(row: RowText, stages: list[Stage], threads: int, numbers: list[int]) -
         f"workspace{n} = torch.empty(({total}) * {split * _partial_bytes(row, n)}, dtype=torch.uint8, device={device})"
         for n in numbers
     ]
-    more = [f"cupy.int32({split})", *(f"workspace{n}.data_ptr()" for n in numbers)]
-    launches = []
+    scalar = {True: "cupy.int32", False: "cupy.int64", None: "index"}[narrow(program)]
+    at_once = number(row.setting, "rows_at_once")
+    more = [
+        f"cupy.int32({split})",
+        f"{scalar}({'first' if at_once else 0})",
+        *(f"workspace{n}.data_ptr()" for n in numbers),
+    ]
+    launches = [f"arguments = {launch_arguments(program, more)}"]
     for kernel, stage in zip(kernels, stages, strict=True):
-        blocks = f"({total}) * {split}" if stage.own else f"{total}"
+        count = "count" if at_once else f"({total})"
+        blocks = f"{count} * {split}" if stage.own else count
         launches.append(f"{kernel.variable}(({blocks},), ({threads},), arguments, stream=stream)")
+    if at_once:
+        launches = [
+            f"for first in range(0, {total}, {at_once}):",
+            f"    count = min({at_once}, {total} - first)",
+            *(f"    {line}" for line in launches),
+        ]
     return Host(
         macros=("vec",),
         kernels=kernels,
@@ -165,7 +204,6 @@ def _host(row: RowText, stages: list[Stage], threads: int, numbers: list[int]) -
             *width_lines(space.accesses, COLUMNS, number(row.setting, "vector"), row.divisors),
             *spaces,
             f"{variables} = compile_{name}(vec{wide_argument(program)})",
-            f"arguments = {launch_arguments(program, more)}",
             f"stream = {stream_text(program)}",
             *launches,
         ),

@@ -1,5 +1,7 @@
 """The CUDA writer starts from Triton seeds: their structure and tile sizes in CUDA's terms."""
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -102,9 +104,9 @@ def test_whatever_the_seed_says_the_choices_are_legal_and_the_defaults_follow(te
         assert set(here.promising()) <= set(choices)
 
 
-def test_the_writer_proposes_different_cuda_files_without_a_seed_or_a_key() -> None:
+def brief() -> Brief:
     workload = Workload(name="default")
-    brief = Brief(
+    return Brief(
         problem=Problem(name="relu_add", path="relu_add.py", source=SOURCE, workloads=(workload,)),
         device=H200,
         plan=Plan(
@@ -115,7 +117,24 @@ def test_the_writer_proposes_different_cuda_files_without_a_seed_or_a_key() -> N
         language="cuda",
         directive="explore",
     )
-    found = CudaWriter().propose(brief, 3)
+
+
+def test_the_writer_proposes_different_cuda_files_without_a_seed_or_a_key() -> None:
+    found = CudaWriter().propose(brief(), 3)
     assert len({candidate.id for candidate in found}) == 3
     assert all(candidate.language == "cuda" and "RawModule" in candidate.source for candidate in found)
-    assert [c.id for c in CudaWriter().propose(brief, 3)] == [c.id for c in found]
+    assert [c.id for c in CudaWriter().propose(brief(), 3)] == [c.id for c in found]
+
+
+def test_a_whole_candidate_file_runs_on_the_emulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from cuda_emulation.emulation import fake_cupy
+
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=0))
+    small = brief().model_copy(update={"plan": brief().plan.model_copy(update={"forward": relu_add(33, 64)})})
+    (candidate,) = CudaWriter().propose(small, 1)
+    names: dict[str, Any] = {"__name__": "candidate"}
+    exec(compile(candidate.source, "candidate.py", "exec"), names)
+    x, bias = torch.randn(33, 64), torch.randn(64)
+    assert torch.equal(names["ModelNew"]()(x, bias), torch.relu(x + bias))

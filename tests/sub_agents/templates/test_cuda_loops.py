@@ -103,6 +103,12 @@ def test_splits_merge_in_the_workspace(split: int) -> None:
         check(TEMPLATES[template], plan, setting, draw(plan))
 
 
+@pytest.mark.parametrize("rows_at_once", [1, 2])
+def test_kernels_may_alternate_between_a_few_rows(rows_at_once: int) -> None:
+    plan, template = CASES["mean_of_few_long_rows"], TEMPLATES["cuda_split_reduction"]
+    check(template, plan, {**default(template, plan), "rows_at_once": rows_at_once}, draw(plan))
+
+
 @pytest.mark.parametrize("template", [t for t, c in FITTING if c == "softmax"])
 def test_masked_and_infinite_rows_of_a_softmax_are_as_in_torch(template: str) -> None:
     plan = CASES["softmax"]
