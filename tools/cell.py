@@ -1,12 +1,11 @@
 """A boxed process that waits for a candidate: sandboxed, its GPU context open, nothing hostile loaded yet."""
 
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
 
 from ..state.errors import InfraError
-from . import wire
+from . import scratch_folder, wire
 from .fork_server import ForkServer, Spawn
 
 _START_S = 30.0
@@ -30,7 +29,7 @@ class Cell:
         self.channel.close()
         self._server.kill(self.pid)
         if self._request.box is not None:
-            shutil.rmtree(Path(self._request.box["scratch"]), ignore_errors=True)
+            scratch_folder.remove(Path(self._request.box["scratch"]))
 
     def wait_until_ready(self) -> None:
         """Nothing of the candidate ran yet, so a failure is ours: raises InfraError."""

@@ -6,7 +6,6 @@ and for the run (Triton's cache files hold absolute paths), so running it later 
 """
 
 import re
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -16,10 +15,9 @@ from pydantic import ValidationError
 from ..state.base import Record, digest
 from ..state.candidate import Candidate
 from ..state.device import DeviceSheet
-from ..state.errors import InfraError
 from ..state.evaluation import CompileReport
 from ..state.problem import Problem
-from . import wire
+from . import scratch_folder, wire
 from .fork_server import ForkServer, Spawn
 
 _COMPILE_S = 120.0
@@ -82,21 +80,20 @@ class CompilePool:
     def fresh_box(self, compiled: Compiled, candidate: Candidate) -> Path:
         """A scratch folder with the compiled caches and nothing that an earlier run of the candidate left behind."""
         box = self.box_of(compiled, candidate)
-        shutil.rmtree(box, ignore_errors=True)
+        scratch_folder.remove(box)
+        box.mkdir(parents=True)
         master = self._work_dir / "compiled" / compiled.key
         if compiled.key and master.exists():
-            shutil.copytree(master, box, symlinks=True)
-        else:
-            box.mkdir(parents=True)
-        (box / "candidate.py").write_text(candidate.source, encoding="utf-8")
+            scratch_folder.copy_files(master, box)
+        scratch_folder.write_source(box, candidate.source)
         return box
 
     def _compile(self, problem: Problem, candidate: Candidate, key: str) -> Compiled:
         started = time.monotonic()
         folder = self._work_dir / "boxes" / key
-        shutil.rmtree(folder, ignore_errors=True)
+        scratch_folder.remove(folder)
         folder.mkdir(parents=True)
-        (folder / "candidate.py").write_text(candidate.source, encoding="utf-8")
+        scratch_folder.write_source(folder, candidate.source)
         box = {"scratch": str(folder), "hidden": [str(self._work_dir)]}
         pid, channel = self._server.spawn(Spawn("compile", {"arch": self._device.arch}, box, _MEMORY_BYTES))
         try:
@@ -117,8 +114,6 @@ class CompilePool:
             self._server.kill(pid)
         seconds = time.monotonic() - started
         try:
-            if body.get("fault"):
-                raise InfraError(f"compiling: {body['fault']}")
             launches = tuple(Launch.model_validate(launch) for launch in body.get("launches", ())[:256])
             report = CompileReport(
                 ok=bool(body["ok"]),
@@ -133,7 +128,7 @@ class CompilePool:
             )
             launches = ()
         master = self._work_dir / "compiled" / key
-        shutil.rmtree(master, ignore_errors=True)
+        scratch_folder.remove(master)
         master.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(master)
         return Compiled(report=report, launches=launches, key=key)
@@ -142,7 +137,7 @@ class CompilePool:
 def _syntax_error(candidate: Candidate) -> str:
     try:
         compile(candidate.source, "candidate.py", "exec")
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"candidate.py: {type(error).__name__}: {error}"
     return ""
 
@@ -155,7 +150,7 @@ def decisive_line(error: str) -> str:
     named = next((line for line in lines if re.search(r"\berror\b\s*:", line)), None)
     if named is not None:
         # NVRTC names a temporary file; its line is all that matters.
-        return re.sub(r"\S*/[^\s(]*\((\d+)\)", r"line \1", named)[:500]
+        return re.sub(r"\S*/[^\s/(]*\((\d+)\)", r"line \1", named[:2000])[:500]
     if lines[0].startswith("CompilationError"):
         # Triton shows the place, then the source up to it, then the reason.
         reason = next((line for line in reversed(lines) if not line.startswith("line ")), "")

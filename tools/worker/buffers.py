@@ -5,6 +5,7 @@ map the allocator's whole segment, expected values included, and fails in user n
 Either way it is a flat array of bytes that tensors of any dtype and layout are laid over.
 """
 
+import fcntl
 import mmap
 import os
 from typing import Any
@@ -41,13 +42,14 @@ def storage_bytes(spec: TensorSpec) -> int:
 
 
 class HostBuffer:
-    """Bytes in a memfd."""
+    """Bytes in a memfd, sealed: a process that cuts a shared file short kills whoever reads past the cut."""
 
     def __init__(self, size_bytes: int, fd: int | None = None) -> None:
         self.size_bytes = size_bytes
-        self.fd = os.memfd_create("buffer") if fd is None else fd
+        self.fd = os.memfd_create("buffer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) if fd is None else fd
         if fd is None:
             os.ftruncate(self.fd, max(size_bytes, mmap.PAGESIZE))
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         self._map = mmap.mmap(self.fd, max(size_bytes, mmap.PAGESIZE))
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)[:size_bytes]
 

@@ -164,7 +164,7 @@ class Child:
     def _deliver(self, result: Any, index: int) -> dict[str, Any]:
         description, tensors = structure.flatten(result)
         specs = [
-            {**buffers.spec_of(t).model_dump(), "type": type(t).__name__, "device": t.device.type} for t in tensors
+            {**buffers.spec_of(t).model_dump(), "type": type_name(t), "device": t.device.type} for t in tensors
         ]
         shift = index * self.output_layout.size_bytes
         wanted = self.output_layout
@@ -186,6 +186,13 @@ def describe_weight(name: str, tensor: torch.Tensor) -> dict[str, Any]:
     wide = flat.double()
     ends = torch.stack([wide.sum(), wide.abs().sum(), wide[0], wide[-1], wide[flat.numel() // 2]])
     return {"name": name, **spec.model_dump(), "fingerprint": ends.tolist()}
+
+
+def type_name(tensor: torch.Tensor) -> str:
+    """`Tensor` and `Parameter` for exactly those; a subclass may call itself so, and compute when it is looked at."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return type(tensor).__name__
+    return f"subclass {type(tensor).__qualname__}"
 
 
 def describe(error: BaseException) -> str:

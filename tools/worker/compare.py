@@ -91,7 +91,7 @@ def distance(
     """Distance of a floating output from the oracle's, chunk by chunk in float64.
 
     Elements that are off by more than `limit` (absolute), plus roundings of their own value, count as excess.
-    `excused`, the reference's output, excuses non-finite values where the reference overflows too.
+    `excused`, the reference's output, excuses non-finite values where the reference overflows and the oracle does not.
     """
     total = Distance()
     flat, wanted = actual.reshape(-1), expected.reshape(-1)
@@ -117,9 +117,13 @@ def _chunk(
     both = finite_wanted & finite_got
     same_special = (wanted.isnan() & got.isnan()) | (wanted == got)
     overflowing = wanted.isfinite() & (wanted.abs() > top)
-    wrong = ~both & ~same_special & ~(overflowing & (got.isinf() | (got.abs() >= 0.99 * top)))
+    overflowed = overflowing & (got.sign() == wanted.sign()) & (got.abs() >= 0.99 * top)
+    wrong = ~both & ~same_special & ~overflowed
     if pardon is not None:
-        wrong &= pardon.isfinite()
+        # Only where the reference's arithmetic overflows and mathematics does not is anything forgiven; what is NaN or
+        # infinite by mathematics must be so, as the oracle has it or as the reference has it.
+        as_reference = (pardon.isnan() & got.isnan()) | (pardon == got)
+        wrong &= pardon.isfinite() | ~(wanted.isfinite() | as_reference)
     error = torch.where(both, got - wanted, 0.0).abs_()
     value = torch.where(both, wanted, 0.0)
     over = error - limit - ELEMENT_ROUNDINGS * unit * value.abs()

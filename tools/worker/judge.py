@@ -45,6 +45,7 @@ class Judge:
         self._benches: dict[tuple[str, int], Bench] = {}
         self._own: dict[tuple[str, str], OwnCalls] = {}
         self._hidden: list[Workload] | None = None
+        self.mutant_weights = "timed"
         self.hop_ms: dict[str, float] = {}
         """What a call costs on the wall clock beside its own time, by workload: from the reference in a child."""
         if self.device.type == "cuda":

@@ -16,7 +16,9 @@ _INDEX_OPS = ("aten::argmax", "aten::argmin", "aten::max.dim", "aten::min.dim")
 class Chosen:
     """Where an index tensor of the output came from: the values it indexes and the dimension."""
 
-    def __init__(self, values: torch.Tensor, dim: int | None, keepdim: bool) -> None:
+    def __init__(self, index: torch.Tensor, values: torch.Tensor, dim: int | None, keepdim: bool) -> None:
+        self.index = index
+        """Held so that no later tensor gets its memory, by which it is known."""
         self.values = values
         self.dim = dim
         self.keepdim = keepdim
@@ -56,7 +58,7 @@ class Widen(TorchDispatchMode):
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
         keepdim = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
         values = args[0] if args[0].is_floating_point() else args[0].double()
-        self.chosen[index.untyped_storage().data_ptr()] = Chosen(values, dim, bool(keepdim))
+        self.chosen[index.untyped_storage().data_ptr()] = Chosen(index, values, dim, bool(keepdim))
 
 
 def _widen(value: Any) -> Any:

@@ -6,9 +6,15 @@ from typing import Any
 
 from ...state.evaluation import Check, Status
 from .. import wire
+from . import claims
 from ..fork_server import ForkServer, close_all
 
 _KINDS = {"resource": Status.RESOURCE, "compile": Status.COMPILE_ERROR}
+
+
+def readable(text: object) -> str:
+    """What a candidate says, bounded, without halves of characters that no file and no record can hold."""
+    return str(text)[:6000].encode("utf-8", "replace").decode()
 
 
 class CandidateFailed(Exception):
@@ -60,7 +66,10 @@ class Session:
         if "error" in reply:
             status = _KINDS.get(str(reply.get("kind")), Status.RUNTIME_ERROR)
             self.crashed = True
-            raise CandidateFailed(status, str(reply["error"])[:6000])
+            raise CandidateFailed(status, readable(reply["error"]) or "raised an error without a text")
+        fault = claims.fault_of(op, reply)
+        if fault:
+            raise CandidateFailed(Status.REWARD_HACK, f"answers {op} unreadably: {fault}")
         return reply
 
     def _receive(self, deadline_s: float, op: str) -> dict[str, Any]:
@@ -85,8 +94,9 @@ class Session:
         while ending.get("running") and time.monotonic() < deadline:
             time.sleep(0.01)
             ending = self._server.status(self._pid)
-        if ending.get("reason") == "memory":
-            return CandidateFailed(Status.RESOURCE, f"used more host memory than allowed during {op}")
+        if ending.get("reason") in ("memory", "disk"):
+            what = "host memory" if ending["reason"] == "memory" else "disk space"
+            return CandidateFailed(Status.RESOURCE, f"used more {what} than allowed during {op}")
         if ending.get("signal"):
             return CandidateFailed(Status.RUNTIME_ERROR, f"died of signal {ending['signal']} during {op}")
         return CandidateFailed(Status.RUNTIME_ERROR, f"ended its process (exit code {ending.get('code')}) during {op}")

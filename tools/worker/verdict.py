@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ...state.evaluation import Check, Evaluation, Status
+from ...state.evaluation import Check, CompileReport, Evaluation, Status
 from ...state.problem import Workload
 from ...state.timing import Timing
 from . import draws, tracing
@@ -56,6 +56,9 @@ def judge_candidate(judge: "Judge", body: dict[str, Any]) -> Evaluation:
         status, message = _settle(judge, facts)
     if status not in (Status.PASSED, Status.UNVERIFIED) or judge.device.type == "cpu":
         facts.pop("timings", None)
+    if status is Status.COMPILE_ERROR:
+        # Met at a call: what was compiled ahead, if anything, was fine.
+        facts["compile"] = CompileReport(ok=False, seconds=0.0, error=message)
     return Evaluation(
         status=status,
         message=message,

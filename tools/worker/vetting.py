@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from . import structure
+from . import mutants, structure
 from .expectation import clone_nested, same_values
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def vet(judge: "Judge") -> list[str]:
     _, other = structure.flatten(model(*clone_nested(second)))
     if all(a.shape == b.shape and same_values(a, b) for a, b in zip(tensors, other, strict=True)):
         raise fault("the reference's output is constant: it does not depend on its inputs")
+    degenerate, redundant = mutants.surviving(judge)
+    notes += [f"degenerate: the mutant '{name}' passes every draw" for name in degenerate]
+    notes += [f"without {name} nothing changes" for name in redundant]
     return notes
 
 

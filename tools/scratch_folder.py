@@ -1,0 +1,55 @@
+"""Scratch folders after hostile code had them: copied and removed without following, reading or walking into traps.
+
+What lies in one may be links to anywhere, pipes that block a reader, folders thousands deep, or more files than a disk
+holds. So only regular files in a shallow tree are ever copied, and a removal never gives up.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+_MOST_DEPTH = 24
+_MOST_FILES = 20_000
+_MOST_BYTES = 1 << 30
+_REMOVE_S = 60.0
+
+
+def write_source(folder: Path, source: str) -> Path:
+    """The candidate's file in its folder, in place of whatever bears its name: never written through a link."""
+    path = folder / "candidate.py"
+    remove(path)
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copies regular files; links, pipes, sockets and what is beyond a sane size or depth stay behind."""
+    files = left_bytes = 0
+    waiting = [(source, target, 0)]
+    while waiting:
+        folder, copy, depth = waiting.pop()
+        copy.mkdir(parents=True, exist_ok=True)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and depth < _MOST_DEPTH:
+                    waiting.append((folder / entry.name, copy / entry.name, depth + 1))
+                elif entry.is_file(follow_symlinks=False):
+                    files, left_bytes = files + 1, left_bytes + entry.stat(follow_symlinks=False).st_size
+                    if files > _MOST_FILES or left_bytes > _MOST_BYTES:
+                        return
+                    shutil.copyfile(entry.path, copy / entry.name, follow_symlinks=False)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a link or a whole folder; nothing where there is nothing."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    # Python's own removal recurses: a few hundred folders deep it runs out of stack.
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):
+        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+            subprocess.run([*command, "--", str(path)], capture_output=True, check=False, timeout=_REMOVE_S)
