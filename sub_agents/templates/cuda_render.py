@@ -117,7 +117,7 @@ def width_lines(accesses: Sequence[Access], group: str, limit: int, others: Sequ
         combined |= constant
     texts = [t for t in terms if not t.isdigit()] + ([str(combined & -combined)] if combined else [])
     joined = " | ".join(f"({t})" if " " in t else t for t in texts)
-    return [f"aligned = {joined}", f"vec = min({limit}, aligned & -aligned)"]
+    return [f"aligned = {joined}", f"vec = min({limit}, aligned & -aligned) or 1"]
 
 
 def render_source(program: LoopProgram, cuda: str, host: Host, values: Values) -> KernelSource:

@@ -12,8 +12,8 @@ from ...state.sizes import Size, factors, product, value
 from .cuda_names import identifier
 from .cuda_types import size_text
 
-INT_LIMIT = 2**31 - 2**22
-"""Offsets below this fit an int with room for the overshoot of the last tile."""
+INT_LIMIT = 2**31 - 2**28
+"""Offsets below this fit an int with room for the overshoot of the last tiles of a grid that loops."""
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,14 @@ def test_splits_merge_in_the_workspace(split: int) -> None:
         check(TEMPLATES[template], plan, setting, draw(plan))
 
 
+@pytest.mark.parametrize("template", [t for t, c in FITTING if c == "sum_all_symbolic"])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_nothing_or_little_to_reduce(template: str, count: int) -> None:
+    plan, x = CASES["sum_all_symbolic"], torch.randn(count)
+    (mean,) = emulated(TEMPLATES[template], plan, default(TEMPLATES[template], plan), [x])
+    torch.testing.assert_close(mean, x.square().mean(), equal_nan=True)
+
+
 @pytest.mark.parametrize("rows_at_once", [1, 2])
 def test_kernels_may_alternate_between_a_few_rows(rows_at_once: int) -> None:
     plan, template = CASES["mean_of_few_long_rows"], TEMPLATES["cuda_split_reduction"]
