@@ -1,5 +1,6 @@
 """Starting, interrupting and resuming runs from Python."""
 
+import json
 import os
 import signal
 import threading
@@ -165,3 +166,11 @@ def test_a_crafted_checkpoint_type_is_not_loaded(tmp_path):
     serde = JsonPlusSerializer(allowed_msgpack_modules=allowed)
     stranger = JsonPlusSerializer(allowed_msgpack_modules=True).dumps_typed(kernel("triton", 64))
     assert isinstance(serde.loads_typed(stranger), dict)
+
+
+def test_the_server_may_load_the_same_types_as_a_checkpoint():
+    from warpsmith.graph.api import CHECKPOINTED
+
+    settings = json.loads((Path(__file__).resolve().parents[2] / "langgraph.json").read_text())
+    allowed = settings["checkpointer"]["serde"]["allowed_msgpack_modules"]
+    assert sorted(map(tuple, allowed)) == sorted((kind.__module__, kind.__name__) for kind in CHECKPOINTED)
