@@ -24,16 +24,20 @@ class Expanded:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-def expand(lowered: LoweredGraph) -> Expanded:
-    """Expands every node, in order."""
-    expander = _Expander(lowered)
+CONTIGUOUS_VIEWS = ("aten.view.default", "aten._unsafe_view.default")
+
+
+def expand(lowered: LoweredGraph, left: frozenset[str] = frozenset()) -> Expanded:
+    """Expands every node, in order; those named in `left` stay in PyTorch."""
+    expander = _Expander(lowered, left)
     for node in lowered.nodes:
         expander.visit(node)
     return expander.found()
 
 
 class _Expander:
-    def __init__(self, lowered: LoweredGraph) -> None:
+    def __init__(self, lowered: LoweredGraph, left: frozenset[str]) -> None:
+        self.left = left
         self.graph = Graph()
         self.results: dict[str, Any] = {}
         self.nodes = {node.name: node for node in lowered.nodes}
@@ -100,7 +104,7 @@ class _Expander:
             self.results[node.name] = found[number]
 
     def _operator(self, node: Node) -> None:
-        self.graph.scope = node.name.strip("_")
+        self.graph.scope, self.graph.origin = node.name.strip("_"), node.name
         try:
             self.results[node.name] = self._expanded(node)
         except Uncovered as reason:
@@ -110,7 +114,7 @@ class _Expander:
     def _expanded(self, node: Node) -> Any:
         name, _, overload = node.op.removeprefix("aten.").rpartition(".")
         expansion = EXPANSIONS.get(f"{name}.{overload}") or EXPANSIONS.get(name)
-        if expansion is None:
+        if expansion is None or node.name in self.left:
             raise Uncovered("no programs for it")
         record = node.output or next((p.output for p in self.picks if p.args[0]["ref"] == node.name), None)
         if record is None or record.dtype not in DTYPES:
@@ -153,6 +157,9 @@ class _Expander:
     def _call(self, node: Node) -> Any:
         reads: dict[str, Tensor] = {}
         self._collect([*node.args, *node.kwargs.values()], reads)
+        if node.op in CONTIGUOUS_VIEWS:
+            # Its operand may be laid out otherwise here than it was in the reference.
+            node = node.model_copy(update={"op": "aten.reshape.default"})
         call = Call(node=node, reads=reads, outputs=(), made={})
         self.graph.calls.append(call)
         if node.output is None:

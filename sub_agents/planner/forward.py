@@ -9,7 +9,7 @@ from ...state.sizes import Size
 from .expansion import Expanded, Unplannable, expand
 from .index_maps import NotAffine, contiguous_strides
 from .layout import Refused
-from .regions import Grower, Region
+from .regions import CannotPlace, Grower, Region
 from .strided import base_of, strided
 from .tensors import Call, Tensor
 
@@ -21,7 +21,14 @@ def forward_plan(lowered: LoweredGraph) -> ForwardPlan:
     """Steps for the whole reference. Raises Unplannable with one line saying why there are none."""
     if lowered.unsupported:
         raise Unplannable(lowered.unsupported)
-    return _Assembly(lowered, expand(lowered)).plan()
+    left: set[str] = set()
+    while True:
+        try:
+            return _Assembly(lowered, expand(lowered, frozenset(left))).plan()
+        except CannotPlace as reason:
+            if reason.origin in left:
+                raise Unplannable(f"{reason.origin}: {reason}") from reason
+            left.add(reason.origin)
 
 
 class _Assembly:
@@ -71,7 +78,7 @@ class _Assembly:
             strided(tensor)
             self.copies[tensor] = tensor
         except NotAffine:
-            self.graph.scope = "copy"
+            self.graph.scope, self.graph.origin = "copy", tensor.origin
             self.copies[tensor] = self.graph.pointwise("copy", tensor, dtype=tensor.dtype)
         return self.copies[tensor]
 

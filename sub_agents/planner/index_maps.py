@@ -95,11 +95,12 @@ def reshape(index_map: IndexMap, before: Sequence[Size], after: Sequence[Size], 
             result[new[0]] = index_map[old[0]]
             continue
         terms: list[tuple[Axis, Size]] = []
+        offset: Size = 0
         for dim, stride in zip(old, contiguous_strides([before[d] for d in old]), strict=True):
-            if index_map[dim].offset != 0:
-                raise NotAffine("a slice is reshaped")
+            offset = add(offset, product((index_map[dim].offset, stride)))
             terms += [(axis, product((coefficient, stride))) for axis, coefficient in index_map[dim].terms]
-        for dim, index in zip(new, _distributed(terms, [after[d] for d in new], sizes), strict=True):
+        shape = [after[d] for d in new]
+        for dim, index in zip(new, _shifted(_distributed(terms, shape, sizes), offset, shape, sizes), strict=True):
             result[dim] = index
     return tuple(result)
 
@@ -141,6 +142,26 @@ def _distributed(terms: Sequence[tuple[Axis, Size]], shape: Sequence[Size], size
         else:
             raise _split(axis, coefficient, strides, sizes[axis])
     return [Index(tuple(found)) for found in placed]
+
+
+def _shifted(indices: list[Index], offset: Size, shape: Sequence[Size], sizes: Mapping[Axis, Size]) -> list[Index]:
+    """Adds a flat offset, where no dimension overflows into the one before."""
+    if offset == 0 or len(shape) == 1:
+        return [Index(index.terms, add(index.offset, offset)) for index in indices]
+    found: list[Index] = []
+    for index, size, stride in zip(indices, shape, contiguous_strides(shape), strict=True):
+        if not isinstance(offset, int) or not isinstance(stride, int):
+            raise NotAffine("a slice of free sizes is reshaped")
+        digit, offset = divmod(offset, stride)
+        reach: Size = digit
+        for axis, coefficient in index.terms:
+            if not isinstance(sizes[axis], int) or not isinstance(coefficient, int):
+                raise NotAffine("a slice of free sizes is reshaped")
+            reach = add(reach, coefficient * (int(sizes[axis]) - 1))
+        if not isinstance(size, int) or not isinstance(reach, int) or reach >= size:
+            raise NotAffine("a slice straddles dimensions")
+        found.append(Index(index.terms, digit))
+    return found
 
 
 def _split(axis: Axis, coefficient: Size, strides: Sequence[Size], size: Size) -> Exception:

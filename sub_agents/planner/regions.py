@@ -33,6 +33,14 @@ class Region:
         return any(m.kind == "reduce" for m in self.members)
 
 
+class CannotPlace(Exception):
+    """Not even a kernel of its own computes the tensor; `origin` is the lowered node that it comes from."""
+
+    def __init__(self, origin: str, reason: str) -> None:
+        super().__init__(reason)
+        self.origin = origin
+
+
 class Grower:
     """Assigns every computed tensor to a region."""
 
@@ -59,8 +67,10 @@ class Grower:
             if self._join(trial, tensor):
                 return
         region = Region([tensor])
-        # A tensor alone always has a program; what it reads matters for later joins.
-        region.reads = self.emission(region, [tensor]).reads
+        try:
+            region.reads = self.emission(region, [tensor]).reads
+        except Refused as reason:
+            raise CannotPlace(tensor.origin, str(reason)) from reason
         self.regions.append(region)
         self.home[tensor] = region
 

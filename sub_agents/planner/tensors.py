@@ -42,6 +42,8 @@ class Tensor:
     """Of a leaf."""
     call: "Call | None" = None
     """The PyTorch call that makes a leaf."""
+    origin: str = ""
+    """The lowered node that it was expanded from."""
 
     @property
     def operands(self) -> "tuple[Tensor, ...]":
@@ -73,6 +75,7 @@ class Graph:
         """What is computed twice in the reference is one tensor here."""
         self.scope = "t"
         """Prefix of new names: the operator being expanded."""
+        self.origin = ""
 
     def _add(self, kind: Kind, shape: Sequence[Size], dtype: str, **fields: Any) -> Tensor:
         name = fields.pop("name", None)
@@ -83,7 +86,7 @@ class Graph:
             count = self._counts.get(self.scope, 0)
             self._counts[self.scope] = count + 1
             name = f"{self.scope}_{count}"
-        tensor = Tensor(name=name, kind=kind, shape=tuple(shape), dtype=dtype, **fields)
+        tensor = Tensor(name=name, kind=kind, shape=tuple(shape), dtype=dtype, origin=self.origin, **fields)
         self.tensors.append(tensor)
         self._made[key] = tensor
         return tensor
