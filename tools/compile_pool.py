@@ -94,7 +94,7 @@ class CompilePool:
         scratch_folder.remove(folder)
         folder.mkdir(parents=True)
         scratch_folder.write_source(folder, candidate.source)
-        box = {"scratch": str(folder), "hidden": [str(self._work_dir)]}
+        box = {"scratch": str(folder), "hidden": [str(self._work_dir)], "masked": [problem.path]}
         pid, channel = self._server.spawn(Spawn("compile", {"arch": self._device.arch}, box, _MEMORY_BYTES))
         try:
             wire.receive(channel, 30.0)

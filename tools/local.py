@@ -27,6 +27,7 @@ from .compile_pool import Compiled, CompilePool, decisive_line
 from .fork_server import Spawn
 from .harness import Harness
 from .judge_handle import JudgeHandle, checked
+from .screen import screen
 from .server_process import ServerProcess
 
 BASELINE_NAMES = ("eager", "compile", "max-autotune", "cuda-graphs")
@@ -252,12 +253,14 @@ class LocalHarness:
         return {
             "scratch": str(scratch),
             "hidden": [str(self.work_dir)],
+            "masked": [problem.path],
             "namespaces": self.settings.namespaces,
         }
 
     def _complete(self, problem: Problem, candidate: Candidate, found: Evaluation, compiled: Any) -> Evaluation:
         """Adds the compile report, and in a dry run the estimate."""
         update: dict[str, Any] = {"compile": compiled.report} if found.compile is None else {}
+        update["notes"] = (*found.notes, *screen(candidate.source))
         if self.dry and found.status is Status.UNVERIFIED:
             bounds = self._bounds(problem).get(problem.primary.name)
             if bounds is not None:

@@ -163,9 +163,7 @@ class Child:
 
     def _deliver(self, result: Any, index: int) -> dict[str, Any]:
         description, tensors = structure.flatten(result)
-        specs = [
-            {**buffers.spec_of(t).model_dump(), "type": type_name(t), "device": t.device.type} for t in tensors
-        ]
+        specs = [{**buffers.spec_of(t).model_dump(), "type": type_name(t), "device": t.device.type} for t in tensors]
         shift = index * self.output_layout.size_bytes
         wanted = self.output_layout
         fits = [(t.shape, buffers.dtype_name(t.dtype)) for t in tensors] == [

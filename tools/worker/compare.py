@@ -123,7 +123,7 @@ def _chunk(
         # Only where the reference's arithmetic overflows and mathematics does not is anything forgiven; what is NaN or
         # infinite by mathematics must be so, as the oracle has it or as the reference has it.
         as_reference = (pardon.isnan() & got.isnan()) | (pardon == got)
-        wrong &= pardon.isfinite() | ~(wanted.isfinite() | as_reference)
+        wrong &= pardon.isfinite() | ~(finite_wanted | as_reference)
     error = torch.where(both, got - wanted, 0.0).abs_()
     value = torch.where(both, wanted, 0.0)
     over = error - limit - ELEMENT_ROUNDINGS * unit * value.abs()

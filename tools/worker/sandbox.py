@@ -30,7 +30,11 @@ class Box(Record):
     """Folders that look empty from inside (run store, work folder, the problem's folder)."""
     readable: tuple[str, ...] = ()
     """Folders shown again, read-only, though they lie under a hidden or unreadable one."""
+    masked: tuple[str, ...] = ()
+    """Files that read as empty (the problem's own)."""
     max_file_bytes: int = 256 << 20
+    max_scratch_bytes: int = 1 << 30
+    """Disk space in the scratch folder, watched by the warden."""
     max_open_files: int = 512
     max_processes: int = 512
     namespaces: bool = True
@@ -106,7 +110,7 @@ def enter(box: Box, namespaced: bool) -> list[str]:
     os.umask(0o022)
     if namespaced:
         try:
-            _mount_view(box)
+            notes.extend(_mount_view(box))
         except OSError as error:
             notes.append(f"mount view: {error}")
     os.umask(0o077)
@@ -122,9 +126,15 @@ def enter(box: Box, namespaced: bool) -> list[str]:
     return notes
 
 
-def _mount_view(box: Box) -> None:
-    """Own /proc; hidden folders empty; the interpreter and the scratch folder shown again."""
+def _mount_view(box: Box) -> list[str]:
+    """Own /proc; everything read-only; hidden folders empty; the interpreter and the scratch folder shown again."""
+    notes = []
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    try:
+        # Before anything else is mounted: a folder that everybody may write to would carry notes between candidates.
+        linux.make_read_only("/")
+    except OSError as error:
+        notes.append(f"file systems stay writable where their permissions allow: {error}")
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
     shown = [(p, True) for p in (*interpreter_folders(), *box.readable) if Path(p).exists()] + [(box.scratch, False)]
     handles = [(p, os.open(p, os.O_PATH | os.O_DIRECTORY), ro) for p, ro in shown]
@@ -143,9 +153,13 @@ def _mount_view(box: Box) -> None:
         if any(path == c or path.startswith(c + "/") for c in covers):
             Path(path).mkdir(parents=True, exist_ok=True, mode=0o755)
             linux.mount(f"/proc/self/fd/{handle}", path, "", linux.MS_BIND | linux.MS_REC)
-            if read_only:
-                linux.mount("none", path, "", linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY)
+            flags = linux.MS_RDONLY if read_only else 0
+            linux.mount("none", path, "", linux.MS_BIND | linux.MS_REMOUNT | flags)
         os.close(handle)
+    for path in box.masked:
+        if Path(path).is_file():
+            linux.mount(os.devnull, path, "", linux.MS_BIND)
+    return notes
 
 
 def _outermost(paths: list[str]) -> list[str]:

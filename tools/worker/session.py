@@ -6,8 +6,8 @@ from typing import Any
 
 from ...state.evaluation import Check, Status
 from .. import wire
-from . import claims
 from ..fork_server import ForkServer, close_all
+from . import claims
 
 _KINDS = {"resource": Status.RESOURCE, "compile": Status.COMPILE_ERROR}
 

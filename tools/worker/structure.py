@@ -29,11 +29,10 @@ def _describe(value: Any, tensors: list[torch.Tensor]) -> Any:
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, _SCALARS):
         return {"literal": value, "type": type(value).__name__}
-    kind = next((k for k in (dict, tuple, list) if isinstance(value, k)), None)
-    if kind is not None and (
-        type(value).__iter__ is not kind.__iter__ or getattr(type(value), "items", None) not in (None, dict.items)
-    ):
-        raise UnsupportedLeaf(f"{type(value).__name__} changes how a {kind.__name__} is read")
+    sequence = tuple if isinstance(value, tuple) else list
+    if isinstance(value, sequence) and type(value).__iter__ is not sequence.__iter__:
+        # It would compute its items when they are read, after the clock.
+        raise UnsupportedLeaf(f"{type(value).__name__} changes how a {sequence.__name__} is read")
     if isinstance(value, dict):
         return {"dict": [[_describe(k, tensors), _describe(v, tensors)] for k, v in value.items()]}
     if isinstance(value, tuple | list):

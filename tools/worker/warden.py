@@ -6,7 +6,7 @@ elsewhere the warden is the subreaper of all its descendants and kills them one 
 
 import json
 import os
-import resource
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -15,7 +15,10 @@ from pathlib import Path
 from . import linux, sandbox
 
 _POLL_S = 0.05
-_PAGE_BYTES = resource.getpagesize()
+_POLLS_A_LOOK = 4
+"""The scratch folder is looked through every so many polls."""
+_MOST_ENTRIES = 100_000
+_OWN_MEMORY = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
 
 
 def guard(box: sandbox.Box, max_memory_bytes: int, report_fd: int, body: Callable[[list[str]], None]) -> None:
@@ -29,7 +32,7 @@ def guard(box: sandbox.Box, max_memory_bytes: int, report_fd: int, body: Callabl
     boxed = os.fork()
     if boxed == 0:
         _run_boxed(box, missing, body)
-    reason = _watch(boxed, max_memory_bytes, stop, namespaced=not missing)
+    reason = _watch(boxed, max_memory_bytes, stop, box, namespaced=not missing)
     os.write(report_fd, json.dumps(reason).encode())
     os._exit(0)
 
@@ -44,19 +47,25 @@ def _run_boxed(box: sandbox.Box, missing: str, body: Callable[[list[str]], None]
         os._exit(0)
 
 
-def _watch(boxed: int, max_memory_bytes: int, stop: dict[str, bool], namespaced: bool) -> dict[str, object]:
+def _watch(
+    boxed: int, max_memory_bytes: int, stop: dict[str, bool], box: sandbox.Box, namespaced: bool
+) -> dict[str, object]:
     why = "exit"
     status = None
+    polls = 0
     while status is None:
+        polls += 1
         pid, found = os.waitpid(boxed, os.WNOHANG)
         if pid:
             status = found
-        elif stop["asked"] or why == "memory":
-            why = why if why == "memory" else "killed"
+        elif stop["asked"] or why != "exit":
+            why = why if why != "exit" else "killed"
             os.kill(boxed, signal.SIGKILL)
             _, status = os.waitpid(boxed, 0)
         elif _memory_bytes(boxed, namespaced) > max_memory_bytes:
             why = "memory"
+        elif polls % _POLLS_A_LOOK == 0 and _disk_bytes(box.scratch) > box.max_scratch_bytes:
+            why = "disk"
         else:
             time.sleep(_POLL_S)
     if not namespaced:
@@ -82,7 +91,7 @@ def _end_orphans() -> None:
 
 
 def _memory_bytes(boxed: int, namespaced: bool) -> int:
-    """Anonymous memory of everything in the box."""
+    """Anonymous and shared memory of everything in the box."""
     # Once the box has mounted its own /proc, that shows only the box, and no `self` for this process outside it.
     own_view = namespaced and not Path("/proc/self").exists()
     members = [p.name for p in Path("/proc").iterdir() if p.name.isdigit()] if own_view else _descendants(boxed)
@@ -91,10 +100,28 @@ def _memory_bytes(boxed: int, namespaced: bool) -> int:
 
 def _own_bytes(pid: str) -> int:
     try:
-        resident, shared = (int(x) for x in Path(f"/proc/{pid}/statm").read_text().split()[1:3])
+        status = Path(f"/proc/{pid}/status").read_text()
     except (OSError, ValueError):
         return 0  # it ended between listing and reading
-    return (resident - shared) * _PAGE_BYTES
+    return sum(int(kib) for kib in _OWN_MEMORY.findall(status)) << 10
+
+
+def _disk_bytes(folder: str) -> int:
+    """Disk space of everything in a folder; of what cannot be counted any more, more than anybody may have."""
+    total, seen, waiting = 0, 0, [folder]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:
+            continue  # removed meanwhile, or a path too long to name
+        if seen > _MOST_ENTRIES:
+            return 1 << 62
+    return total
 
 
 def _descendants(pid: int) -> list[str]:
