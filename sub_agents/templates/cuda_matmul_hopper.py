@@ -44,6 +44,13 @@ class CudaMatmulHopper:
             Slot(name="tile_m", role="configuration", choices=(64, 128, 192, 256), default=tile_m),
             Slot(name="tile_n", role="configuration", choices=(32, 64, 128, 192, 256), default=tile_n),
             Slot(name="num_warps", role="configuration", choices=(4, 8, 12), default=4 if tile_m == 64 else 8),
+            Slot(
+                name="producer",
+                role="configuration",
+                choices=(False, True),
+                default=True,
+                about="a warpgroup for copies",
+            ),
             Slot(name="num_stages", role="compute", choices=(3, 4, 5, 6), default=3 if fp32 else 4),
             Slot(name="group_m", role="memory", choices=(1, 4, 8, 16), default=8, about="rows of tiles that share L2"),
             Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16, 32), default=split_k),
@@ -64,13 +71,15 @@ class CudaMatmulHopper:
             return False
         # Split products keep a step's sums beside the accumulator.
         sums = tile_m * tile_n // (32 * warps) * _planes(folded)
-        if sums > min(160, 65536 // (32 * warps) - 40):
+        threads = _threads(setting)
+        if sums > min(160, 65536 // threads - 40):
             return False
         splits = int(setting["split_k"])
         if splits > 1 and splits * TILE_K > extent(folded, hints).k:
             return False
-        # Every thread copies whole 16-byte words of every tile.
-        if any(tile * TILE_K // 8 % (32 * warps) for tile in (tile_m, tile_n)):
+        # Every copying thread has whole 16-byte words of every tile.
+        copiers = 128 if setting["producer"] else threads
+        if any(tile * TILE_K // 8 % copiers for tile in (tile_m, tile_n)):
             return False
         return shared_bytes(folded, setting) <= device.shared_bytes_per_block and device.arch == "sm_90"
 
@@ -90,6 +99,11 @@ class CudaMatmulHopper:
         around = epilogue(folded)
         cuda = rendered("cuda_matmul_hopper.cu.j2", _context(folded, setting, around))
         return cuda_source(folded, cuda, _host(folded, setting, around), values, around, arch="sm_90a")
+
+
+def _threads(setting: Setting) -> int:
+    """`num_warps` multiply; a producer has four more."""
+    return 32 * (int(setting["num_warps"]) + (4 if setting["producer"] else 0))
 
 
 def _planes(program: MatmulProgram) -> int:
@@ -241,7 +255,7 @@ def _host(program: MatmulProgram, setting: Setting, around: Epilogue) -> Host:
         lines.append(f"parts = torch.empty({size}, dtype=torch.float32, {device})")
     arguments = ", ".join([*(f"{each}.data_ptr()" for each in (*operands, *stored)), *free])
     grid = f"-(-{m} // {tile_m}) * -(-{n} // {tile_n}) * {split_k} * {batch}"
-    threads = 32 * int(setting["num_warps"])
+    threads = _threads(setting)
     lines.append(f"{variable}(({grid},), ({threads},), ({arguments},), shared_mem={shared}, stream=stream)")
     if split_k > 1:
         words = f"{batch} * {m} * (-(-{n} // 4) * 4 // out_vec)"

@@ -166,3 +166,14 @@ template <int PENDING> void products_wait() {
 }
 inline void hold(float&) {}
 #endif
+
+// A barrier's word: arrivals wanted, arrivals missing in this phase, phases done.
+inline void barrier_set(unsigned long long* barrier, int arrivals) { *barrier = (unsigned long long)arrivals << 48 | (unsigned long long)arrivals << 32; }
+inline void barrier_arrive(unsigned long long* barrier) {
+    *barrier -= 1ull << 32;
+    ++emulation::progress;
+    if ((*barrier >> 32 & 0xffff) == 0) *barrier = (*barrier | *barrier >> 16 & 0xffffull << 32) + 1;
+}
+inline void barrier_await(unsigned long long* barrier, int parity) {
+    while ((*barrier & 1) == (unsigned long long)parity) emulation::yield();
+}
