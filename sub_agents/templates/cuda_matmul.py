@@ -23,7 +23,7 @@ from .cuda_matmul_source import (
 )
 from .cuda_types import BYTES, STORAGE
 from .matmul_program import extent, fold, operand_dtype, product_ms, symbols
-from .triton_matmul import best_tile
+from .triton_matmul import best_tile, vectors_possible
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
 
@@ -89,6 +89,7 @@ class CudaMatmul:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         rate = 50e12 if operand_dtype(folded) == "float32" else 350e12
+        rate *= 1.0 if vectors_possible(folded) else 0.4
         return product_ms(folded, setting, hints, device, rate)
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
