@@ -147,7 +147,7 @@ def _nudge(inputs: Any, unit: float) -> Any:
             return inputs
         generator = torch.Generator(device=inputs.device).manual_seed(20)
         # Of one size everywhere: were the one input that matters moved by almost nothing, that would say nothing.
-        signs = 2.0 * torch.randint(0, 2, inputs.shape, device=inputs.device, generator=generator) - 1.0
+        signs = 2 * torch.randint(0, 2, inputs.shape, dtype=torch.int8, device=inputs.device, generator=generator) - 1
         return inputs.double() * (1 + unit / math.sqrt(3) * signs.double())
     if isinstance(inputs, list | tuple):
         return type(inputs)(_nudge(item, unit) for item in inputs)
