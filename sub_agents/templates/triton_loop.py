@@ -15,7 +15,21 @@ from .triton_expression import TYPES, Printer, Term, computed, is_float, literal
 INT32_LIMIT = 2**31
 _RESERVED = frozenset(kwlist) | {
     *("tl", "triton", "torch", "libdevice", "ROWS", "COLUMNS", "TILE", "SPLIT", "WIDE"),
-    *("row", "column", "row_ok", "column_ok", "chunk", "begin", "end", "part", "partial", "tile"),
+    *(
+        "row",
+        "column",
+        "outer",
+        "row_ok",
+        "column_ok",
+        "chunk",
+        "begin",
+        "end",
+        "part",
+        "partial",
+        "tile",
+        "block",
+        "slot",
+    ),
     *("fresh", "gap", "decay", "grown", "delta", "weight"),
 }
 
@@ -133,6 +147,8 @@ class TileCode:
     printer: Printer
     row_mask: bool = True
     column_mask: bool = True
+    outer: Group | None = None
+    """Axes that a program has one index of: then `rows` are a contiguous run within it, which keeps loads coalesced."""
     names: dict[str, str] = field(init=False)
     dtypes: dict[str, str] = field(init=False)
     varies: dict[str, tuple[bool, bool]] = field(init=False)
@@ -174,6 +190,12 @@ class TileCode:
 
     # Indices
 
+    def row_index_lines(self) -> list[str]:
+        """Everything that the kernel needs of its rows' indices."""
+        names = [*self.names, *map(self.store_name, self.program.stores)]
+        sides = [side for side in (self.outer, self.rows) if side is not None]
+        return [line for side in sides for line in self.index_lines(side, names)]
+
     def index_lines(self, side: Group, names: Iterable[str]) -> list[str]:
         """Splits a group's flat index into the axes that the named loads, statements and stores use."""
         needed = self._split_axes(side, set(names))
@@ -206,7 +228,7 @@ class TileCode:
         parts = []
         if isinstance(access, Load) and access.offset != 0:
             parts.append(size_text(access.offset))
-        for side in (self.rows, self.columns):
+        for side in (self.outer, self.rows, self.columns):
             if side is None:
                 continue
             whole = side.collapsed(access.strides)
@@ -261,9 +283,10 @@ class TileCode:
         target = self.names[statement.name]
         if statement.op == "iota":
             axis = int(statement.args[0])
-            side = self.rows if axis in self.rows.axes else self.columns
-            assert side is not None
+            side = next(s for s in (self.rows, self.columns, self.outer) if s is not None and axis in s.axes)
             index = side.index if len(side.axes) == 1 else f"i{axis}"
+            if side is self.outer:
+                index = f"({index} + tl.zeros({self.printer.unit}, tl.int32))"
             return f"{target} = {index}.to({TYPES[computed(statement.dtype)]})"
         terms = tuple(self.term(arg) for arg in statement.args)
         return f"{target} = {self.printer.expression(statement.op, statement.dtype, terms)}"

@@ -138,9 +138,13 @@ class TritonPointwise:
             rows = loop.group(program, "row", range(len(program.space)))
             mask = not isinstance(rows.extent, int) or rows.extent % sizes[0] != 0
             return loop.TileCode(program, rows, None, printer, row_mask=mask)
-        rows = loop.group(program, "row", _row_order(program))
+        order = _row_order(program)
         columns = loop.group(program, "column", (len(program.space) - 1,))
-        return loop.TileCode(program, rows, columns, printer)
+        if not _is_transposed(program):
+            return loop.TileCode(program, loop.group(program, "row", order), columns, printer)
+        # One run of the transposed operand's contiguous axis: a flattened index would hide that it is contiguous.
+        rows, outer = loop.group(program, "row", order[-1:]), loop.group(program, "outer", order[:-1])
+        return loop.TileCode(program, rows, columns, printer, outer=outer if outer.axes else None)
 
     def _context(
         self, code: loop.TileCode, setting: Setting, values: Values, sizes: tuple[int, int]
@@ -150,7 +154,7 @@ class TritonPointwise:
             load_eviction="" if setting["load_eviction"] == "default" else str(setting["load_eviction"]),
             store_cache="" if setting["store_cache"] == "default" else f".{setting['store_cache']}",
         )
-        groups = [code.rows] if columns is None else [code.rows, columns]
+        groups = [side for side in (code.outer, code.rows, columns) if side is not None]
         cast = cast_if_wide(program, groups, values)
         stores = [code.store_name(store) for store in program.stores]
         parts = code.closure([store.name for store in program.stores], frozenset())
@@ -160,8 +164,9 @@ class TritonPointwise:
             lines += code.index_lines(side, names)
         lines += code.lines(parts, access)
         lines += [code.store_line(store, access) for store in program.stores]
-        extents = [loop.size_text(side.extent) for side in groups]
-        counts = [f"cdiv({extent}, {size})" for extent, size in zip(extents, sizes, strict=False)]
+        tiled = [code.rows] if columns is None else [code.rows, columns]
+        counts = [f"cdiv({loop.size_text(side.extent)}, {size})" for side, size in zip(tiled, sizes, strict=False)]
+        whole = "" if code.outer is None else f"{loop.size_text(code.outer.extent)} * "
         return {
             "about": f"Pointwise over {' x '.join(str(size) for size in program.space) or 'one element'}.",
             "cast": cast,
@@ -173,8 +178,8 @@ class TritonPointwise:
             "stages": int(setting["stages"]),
             "num_warps": int(setting["num_warps"]),
             "body": "\n".join(lines),
-            "host_tiles": " * ".join(f"triton.{count}" for count in counts),
-            "kernel_tiles": " * ".join(f"tl.{count}" for count in counts),
+            "host_tiles": whole + " * ".join(f"triton.{count}" for count in counts),
+            "kernel_tiles": whole + " * ".join(f"tl.{count}" for count in counts),
             "may_be_empty": not isinstance(product(program.space), int) or product(program.space) == 0,
         }
 
@@ -183,8 +188,12 @@ class TritonPointwise:
             lines = ["row = tile * TILE + tl.arange(0, TILE)"]
             return [*lines, f"row_ok = row < {loop.size_text(code.rows.extent)}"] if code.row_mask else lines
         across = f"tl.cdiv({loop.size_text(code.columns.extent)}, COLUMNS)"
+        down = f"tl.cdiv({loop.size_text(code.rows.extent)}, ROWS)"
+        place = f"tile // {across}"
+        outer = [] if code.outer is None else [f"outer = {place} // {down}"]
         return [
-            f"row = (tile // {across}) * ROWS + tl.arange(0, ROWS)[:, None]",
+            *outer,
+            f"row = ({place}{f' % {down}' if outer else ''}) * ROWS + tl.arange(0, ROWS)[:, None]",
             f"column = (tile % {across}) * COLUMNS + tl.arange(0, COLUMNS)[None, :]",
             f"row_ok = row < {loop.size_text(code.rows.extent)}",
             f"column_ok = column < {loop.size_text(code.columns.extent)}",

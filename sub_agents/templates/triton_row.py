@@ -61,20 +61,53 @@ def fits_rows(program: LoopProgram | MatmulProgram) -> bool:
     return isinstance(program, LoopProgram) and any(program.reduced) and loop.printable(program)
 
 
-def tile_code(program: LoopProgram, printer: Printer, masks: tuple[bool, bool]) -> loop.TileCode:
-    rows = loop.group(program, "row", loop.outer_axes(program))
+def tile_code(
+    program: LoopProgram, printer: Printer, masks: tuple[bool, bool], inner_rows: bool = False
+) -> loop.TileCode:
+    """Rows and columns of a reduction; with `inner_rows` the rows are the axes inside the last reduced one."""
+    outer = loop.outer_axes(program)
     columns = loop.group(program, "column", loop.reduced_axes(program))
-    return loop.TileCode(program, rows, columns, printer, row_mask=masks[0], column_mask=masks[1])
+    if not inner_rows:
+        rows = loop.group(program, "row", outer)
+        return loop.TileCode(program, rows, columns, printer, row_mask=masks[0], column_mask=masks[1])
+    inside = inner_axes(program)
+    return loop.TileCode(
+        program,
+        loop.group(program, "row", inside),
+        columns,
+        printer,
+        row_mask=masks[0],
+        column_mask=masks[1],
+        outer=loop.group(program, "outer", (a for a in outer if a not in inside)),
+    )
+
+
+def inner_axes(program: LoopProgram) -> tuple[int, ...]:
+    """Outer axes inside the last reduced one: memory is contiguous along them in strided reductions."""
+    last = max(loop.reduced_axes(program))
+    return tuple(a for a in loop.outer_axes(program) if a > last)
+
+
+def tile_slots(program: LoopProgram, hints: dict[str, int]) -> tuple[Slot, ...]:
+    """How the tile's rows are laid out, where the reduced axes are not the innermost."""
+    inner = value(product(program.space[a] for a in inner_axes(program)), hints)
+    if not inner_axes(program) or inner == 1:
+        return ()
+    default = "inner" if inner >= 16 else "flat"
+    about = "rows from one run of the innermost axes, or from all outer axes as one"
+    return (Slot(name="tile", role="memory", choices=("inner", "flat"), default=default, about=about),)
 
 
 def row_code(program: LoopProgram, setting: Setting, rows: int, columns: int) -> loop.TileCode:
     """Tile code with masks only where a tile can reach past the end."""
-    outer = product(program.space[a] for a in loop.outer_axes(program))
+    inner_rows = setting.get("tile", "flat") == "inner"
+    along = inner_axes(program) if inner_rows else loop.outer_axes(program)
+    length = product(program.space[a] for a in along)
     extent = product(program.space[a] for a in loop.reduced_axes(program))
     # With symbols the host may choose more rows a tile.
-    row_mask = not isinstance(extent, int) or (rows > 1 and not (isinstance(outer, int) and outer % rows == 0))
+    row_mask = not isinstance(extent, int) or (rows > 1 and not (isinstance(length, int) and length % rows == 0))
     column_mask = not (isinstance(extent, int) and extent > 0 and extent % columns == 0)
-    return tile_code(program, row_printer(bool(setting["exact_math"])), (row_mask, column_mask))
+    return tile_code(program, row_printer(bool(setting["exact_math"])), (row_mask, column_mask), inner_rows)
 
 
 def merges(program: LoopProgram) -> bool:
@@ -110,23 +143,26 @@ def row_context(code: loop.TileCode, setting: Setting, values: Values, sizes: tu
     """Names that the kernel files of all reduction templates use; prelude and imports come last."""
     program, columns = code.program, code.columns
     assert columns is not None
-    rows, outer = code.rows, code.rows.extent
+    sides = [side for side in (code.outer, code.rows) if side is not None]
+    total = product(side.extent for side in sides)
     space = " x ".join(
         f"{n}{' (reduced)' if flag else ''}" for n, flag in zip(program.space, program.reduced, strict=True)
     )
     return host_context(program, values, setting) | {
         "about": f"Reduction over {space}.",
         "wide": wide_on_host(program, values),
-        "row_cast": cast_if_wide(program, [rows, columns], values),
+        "row_cast": cast_if_wide(program, [*sides, columns], values),
         "column_cast": cast_if_wide(program, [columns], values),
         "row_mask": code.row_mask,
         "column_mask": code.column_mask,
-        "row_extent": loop.size_text(outer),
+        "row_extent": loop.size_text(code.rows.extent),
+        "outer_extent": loop.size_text(code.outer.extent) if code.outer is not None else None,
+        "all_rows": loop.size_text(total),
         "column_extent": loop.size_text(columns.extent),
         "rows": sizes[0],
         "columns": sizes[1],
         "num_warps": int(setting["num_warps"]),
-        "may_be_empty": not isinstance(outer, int) or outer == 0,
+        "may_be_empty": not isinstance(total, int) or total == 0,
     }
 
 

@@ -172,5 +172,4 @@ class TritonRowLookback:
         }
 
     def _head(self, code: loop.TileCode, schedule: RowSchedule, stream: loop.Access) -> list[str]:
-        lines = code.index_lines(code.rows, [*code.names, *map(code.store_name, code.program.stores)])
-        return lines + schedule.row_loads(stream)
+        return code.row_index_lines() + schedule.row_loads(stream)

@@ -32,6 +32,7 @@ from .triton_row import (
     row_shape,
     rows_default,
     store_body,
+    tile_slots,
 )
 
 
@@ -67,6 +68,7 @@ class TritonRowLooped:
             ),
             Slot(name="rows_per_program", role="configuration", choices=tuple(chosen), default=rows),
             Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps),
+            *tile_slots(program, hints),
             *access_slots(program, shape),
             *pass_slots(program),
         )
@@ -108,7 +110,7 @@ class TritonRowLooped:
     def _parts(self, code: loop.TileCode, setting: Setting, index: str) -> dict[str, Any]:
         stream, schedule = access(setting), RowSchedule(code)
         row_stores, tile_stores = split_stores(code)
-        head = code.index_lines(code.rows, [*code.names, *map(code.store_name, code.program.stores)])
+        head = code.row_index_lines()
         head += schedule.row_loads(stream)
         rendered = []
         for each in passes(code, setting["passes"] == "online", index):

@@ -19,6 +19,7 @@ from .triton_row import (
     row_context,
     row_shape,
     rows_default,
+    tile_slots,
 )
 
 MOST_COLUMNS = 65536
@@ -62,6 +63,7 @@ class TritonRowPersistent:
             Slot(name="rows_per_program", role="configuration", choices=_with(choices, rows), default=rows),
             Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps),
             Slot(name="columns", role="memory", choices=(columns,), default=columns, about="the tile's width"),
+            *tile_slots(program, hints),
             *access_slots(program, shape),
         )
 
@@ -108,7 +110,7 @@ class TritonRowPersistent:
         schedule = RowSchedule(code)
         names = [*code.names, *(code.store_name(store) for store in code.program.stores)]
         assert code.columns is not None
-        lines = [line for side in (code.rows, code.columns) for line in code.index_lines(side, names)]
+        lines = [*code.row_index_lines(), *code.index_lines(code.columns, names)]
         lines += schedule.row_loads(stream)
         for each in passes(code, online=False, index_dtype=index):
             lines += code.lines(schedule.elements(each.sources, keep=True), stream)

@@ -32,6 +32,7 @@ from .triton_row import (
     row_context,
     row_shape,
     store_body,
+    tile_slots,
 )
 
 
@@ -71,6 +72,7 @@ class TritonSplitReduction:
                 default=rows,
             ),
             Slot(name="num_warps", role="configuration", choices=(2, 4, 8, 16), default=4 if tile <= 2048 else 8),
+            *tile_slots(program, hints),
             *access_slots(program, shape),
             *pass_slots(program),
             Slot(name="split", role="reduction", choices=splits, default=split, about="programs a row"),
@@ -158,7 +160,7 @@ class TritonSplitReduction:
 
     def _combined(self, code: loop.TileCode, made: list[Pass], schedule: RowSchedule, stream: loop.Access) -> list[str]:
         """Row-level code up to and with the results of finished passes, from their parts."""
-        lines = code.index_lines(code.rows, [*code.names, *map(code.store_name, code.program.stores)])
+        lines = code.row_index_lines()
         lines += schedule.row_loads(stream)
         mask = ", mask=row_ok, other=0" if code.row_mask else ""
         for each in made:
@@ -169,7 +171,7 @@ class TritonSplitReduction:
 
 def partial_stores(code: loop.TileCode, each: Pass) -> list[str]:
     mask = ", mask=row_ok" if code.row_mask else ""
-    return [f"tl.store({s.name}_parts_ptr + row * SPLIT + part, {s.name}_part{mask})" for s in each.states]
+    return [f"tl.store({s.name}_parts_ptr + slot + part, {s.name}_part{mask})" for s in each.states]
 
 
 def workspaces(program: LoopProgram, made: list[Pass], split: int) -> dict[str, Any]:

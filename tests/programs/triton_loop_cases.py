@@ -205,6 +205,22 @@ def broadcast_axes() -> Case:
     return one_step(program, given, outputs), [torch.randn(3, 4, 5, 3, 2), mask]
 
 
+def channels_last() -> Case:
+    """(2, 5, 33) to (2, 33, 5) with a gain for each batch element: a transposed operand inside an outer axis."""
+    program = LoopProgram(
+        name="channels_last",
+        space=(2, 33, 5),
+        reduced=(False, False, False),
+        loads=(load("x", (165, 1, 33)), load("gain", (1, 0, 0))),
+        body=(say("i", "iota", 0, dtype="float32"), say("g", "add", "in_gain", "i"), say("y", "mul", "in_x", "g")),
+        stores=(Store(name="y", value="out", dtype="float32", strides=(165, 5, 1)),),
+    )
+    given = {"x": Value(shape=(2, 5, 33), dtype="float32"), "gain": Value(shape=(2,), dtype="float32")}
+    return one_step(program, given, {"out": Value(shape=(2, 33, 5), dtype="float32")}), _normal(
+        torch.float32, (2, 5, 33), (2,)
+    )
+
+
 def sum_of_nothing() -> Case:
     """Sums over an empty free dimension are 0."""
     program = LoopProgram(
@@ -261,6 +277,7 @@ def cases() -> dict[str, Case]:
         "reductions_long": reductions(6, 1500, _awkward_rows(6, 1500)),
         "logsumexp_awkward": logsumexp(6, 600, _awkward_rows(6, 600)),
         "many_axes": broadcast_axes(),
+        "channels_last": channels_last(),
         "softmax_long": free(examples.softmax(3, 3001), torch.randn(3, 3001) * 30 + 500),
         "softmax_very_long": free(examples.softmax(4, 17003), _gaps(4, 17003)),
         "layer_norm_very_long": free(
