@@ -48,7 +48,7 @@ class CudaMatmulHopper:
                 name="producer",
                 role="configuration",
                 choices=(False, True),
-                default=True,
+                default=fp32,
                 about="a warpgroup for copies",
             ),
             Slot(name="num_stages", role="compute", choices=(3, 4, 5, 6), default=3 if fp32 else 4),

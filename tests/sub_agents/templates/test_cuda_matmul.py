@@ -1,6 +1,7 @@
 """CUDA matrix-product templates: emulated on the CPU, compiled for sm_90, and on a GPU against float64."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from programs.matmul_cases import LARGE, SHAPES, Case, Layout, cases, large_cases
@@ -17,12 +18,21 @@ def fitting(labels: Iterable[str], given: dict[str, Case]) -> list[tuple[str, st
     return [(n, label) for n, label in pairs if template_named(n).fits(given[label].program, given[label].hints)]
 
 
+QUICK = ("fp32_nt_odd", "fp32_tn", "bf16_tn", "batched", "symbolic", "two_rows_bf16")
+"""Together every layout, epilogue and kind of size; each case costs a second of g++."""
+
+
+def emulated_cases() -> list[Any]:
+    marks = {True: (), False: (pytest.mark.slow,)}
+    return [pytest.param(name, label, marks=marks[label in QUICK]) for name, label in fitting(SHAPES, cases())]
+
+
 def rounding(layout: Layout) -> float:
     """What rounding the output (and for fp32 summing) costs at these sizes."""
     return BOUND[layout.dtype]
 
 
-@pytest.mark.parametrize(("template", "label"), fitting(SHAPES, cases()))
+@pytest.mark.parametrize(("template", "label"), emulated_cases())
 def test_every_layout_and_epilogue_is_right_in_emulation(template: str, label: str) -> None:
     """With the default setting; copies land as late as their waits allow, outputs lie between guards."""
     made, given = template_named(template), cases()[label]

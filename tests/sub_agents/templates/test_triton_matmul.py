@@ -24,7 +24,7 @@ def run(arguments: list[str], **environment: str) -> dict[str, Any]:
         env={**os.environ, "PYTHONPATH": str(TESTS), "TRITON_DEFAULT_FP_FUSION": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1700,
         check=False,
     )
     assert process.returncode == 0, process.stderr[-3000:]
@@ -43,6 +43,7 @@ def test_every_layout_and_epilogue_is_right_in_the_interpreter(template: str) ->
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_defaults_compile_for_hopper_without_spills_and_use_its_instructions(template: str) -> None:
     """Large products run on warpgroup instructions; bf16 and split operands arrive by TMA."""
@@ -57,6 +58,7 @@ def test_defaults_compile_for_hopper_without_spills_and_use_its_instructions(tem
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_pairwise_cover_of_legal_settings_compiles_for_hopper(template: str) -> None:
     """What `legal` lets through fits a block's shared memory."""
