@@ -52,7 +52,22 @@ def settings(template: Template, case: str, count: int) -> list[Setting]:
 
 @pytest.mark.parametrize(("template", "case"), FITTING)
 def test_a_kernel_gives_what_the_interpreter_gives(template: str, case: str) -> None:
-    for setting in settings(TEMPLATES[template], case, 2):
+    chosen, plan = TEMPLATES[template], CASES[case]
+    check(chosen, plan, default(chosen, plan), draw(plan))
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_other_choices_give_the_same(template: str) -> None:
+    cases = [case for each, case in FITTING if each == template]
+    for case in cases[:: max(1, len(cases) // 3)]:
+        for setting in settings(TEMPLATES[template], case, 2)[1:]:
+            check(TEMPLATES[template], CASES[case], setting, draw(CASES[case]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("template", "case"), FITTING)
+def test_every_single_change_of_the_default_gives_the_same(template: str, case: str) -> None:
+    for setting in settings(TEMPLATES[template], case, 99):
         check(TEMPLATES[template], CASES[case], setting, draw(CASES[case]))
 
 
