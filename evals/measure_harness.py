@@ -8,7 +8,6 @@
 """
 
 import argparse
-import ast
 import json
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from ..state.brief import Brief
-from ..state.candidate import Candidate, Language, make_candidate
+from ..state.candidate import Candidate, Language, make_candidate, reference_as_candidate
 from ..state.errors import InfraError, WarpsmithError
 from ..state.evaluation import Status
 from ..state.problem import Problem
@@ -35,36 +34,10 @@ from .suite_report import write_whole
 LANGUAGES: tuple[Language, ...] = ("triton", "cuda")
 
 
-class _Renamed(ast.NodeTransformer):
-    """`Model` becomes `ModelNew`, the rest of the problem contract goes."""
-
-    dropped = frozenset(("get_inputs", "get_init_inputs", "workloads", "ranges", "precision", "target", "baselines"))
-
-    def visit_Module(self, node: ast.Module) -> ast.Module:
-        kept = [statement for statement in node.body if not self.dropped & set(_defined(statement))]
-        return ast.Module([self.visit(statement) for statement in kept], node.type_ignores)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
-        self.generic_visit(node)
-        node.name = "ModelNew" if node.name == "Model" else node.name
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        node.id = "ModelNew" if node.id == "Model" else node.id
-        return node
-
-
-def _defined(statement: ast.stmt) -> list[str]:
-    if isinstance(statement, ast.FunctionDef):
-        return [statement.name]
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
 def identity(problem: Problem, run: int) -> Candidate:
     """The reference as a candidate; `run` makes it a new one, so that no cached verdict answers."""
-    source = ast.unparse(ast.fix_missing_locations(_Renamed().visit(ast.parse(problem.source))))
-    return make_candidate(f"{source}\nRUN = {run}\n", "torch", origin="human", note="the reference itself")
+    candidate = reference_as_candidate(problem.source)
+    return make_candidate(f"{candidate.source}\nRUN = {run}\n", "torch", origin="human", note=candidate.note)
 
 
 def identity_ratios(harness: Harness, problem: Problem, runs: int) -> list[float]:

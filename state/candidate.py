@@ -33,7 +33,7 @@ def normalised_hash(source: str) -> str:
     """16 hex digits that ignore comments and spacing; a file that does not parse is hashed as text."""
     try:
         text = ast.unparse(parse(source))
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         text = source
     return digest(text)[:16]
 
@@ -50,3 +50,9 @@ def make_candidate(source: str, language: Language | None = None, **fields: obje
     return Candidate.model_validate(
         {"id": normalised_hash(source), "language": language or language_of(source), "source": source, **fields}
     )
+
+
+def reference_as_candidate(problem_source: str) -> Candidate:
+    """The reference under a candidate's name: what the harness measures itself with."""
+    source = f"{problem_source}\n\nModelNew = Model\n"
+    return make_candidate(source, "torch", origin="human", note="the reference itself")

@@ -31,6 +31,8 @@ class Workload(Record):
     """One entry an input: a `TensorSpec` as a dict, or the literal value of a scalar."""
     input_bytes: int = 0
     output_bytes: int = 0
+    timed: bool = True
+    """False for workloads that a problem lists under `checks`: judged, but no part of a speedup."""
 
 
 class Target(Record):
@@ -67,6 +69,11 @@ class Problem(Record):
     def primary(self) -> Workload:
         """The workload that exploration is measured on: `get_inputs()` without arguments."""
         return self.workloads[0]
+
+    @property
+    def timed_workloads(self) -> tuple[Workload, ...]:
+        """Those that speedups are taken over, the primary one first."""
+        return tuple(w for w in self.workloads if w.timed)
 
     @property
     def smallest(self) -> Workload:

@@ -8,9 +8,12 @@ from typing import Any
 from ..state.errors import InvalidInput
 from ..state.program import ForwardPlan, Step, TorchStep, ViewStep
 from ..state.sizes import Size
+from ..state.syntax import parse
 from .kernel_source import KernelSource
 
-DROPPED = frozenset(("get_inputs", "get_init_inputs", "workloads", "ranges", "precision", "target", "baselines"))
+DROPPED = frozenset(
+    ("get_inputs", "get_init_inputs", "workloads", "checks", "ranges", "precision", "target", "baselines")
+)
 """What a problem file says about how it is judged: no part of a candidate."""
 
 UPDATE = "aten.copy_.default"
@@ -27,7 +30,7 @@ def candidate_source(problem_source: str, plan: ForwardPlan, kernels: Mapping[st
 
     Raises InvalidInput where the source has no class `Model` with a forward method.
     """
-    tree = ast.parse(problem_source)
+    tree = parse(problem_source)
     tree.body = [statement for statement in tree.body if not _dropped(statement)]
     model = next((s for s in tree.body if isinstance(s, ast.ClassDef) and s.name == "Model"), None)
     if model is None:
@@ -38,7 +41,7 @@ def candidate_source(problem_source: str, plan: ForwardPlan, kernels: Mapping[st
     arguments = [a.arg for a in (*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs)]
     _Renamer().visit(tree)
     body = _Forward(plan, kernels, arguments[0], arguments[1:]).lines()
-    forward.body = ast.parse("\n".join(body)).body
+    forward.body = parse("\n".join(body)).body
     forward.decorator_list = []
     imports, rest = _split_imports(tree.body)
     before = [s for s in rest if s is not model and rest.index(s) < rest.index(model)]
@@ -284,7 +287,7 @@ class _Forward:
         if isinstance(step, TorchStep):
             return self._torch_call(step)
         kernel = self.kernels[step.name]
-        arguments = [*(self.names[name] for name in kernel.reads), *(symbol.name for symbol in self.plan.symbols)]
+        arguments = [*(self.names[name] for name in kernel.reads), *kernel.symbols]
         return f"{kernel.function}({', '.join(arguments)})"
 
     def _torch_call(self, step: TorchStep) -> str:

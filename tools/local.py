@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from ..state.base import Record
-from ..state.candidate import Candidate, make_candidate
+from ..state.candidate import Candidate, reference_as_candidate
 from ..state.device import DeviceSheet
 from ..state.errors import InfraError, InvalidInput, InvalidProblem
 from ..state.evaluation import CompileReport, Evaluation, Status, Tier
@@ -133,7 +133,7 @@ class LocalHarness:
         return self._graphs[key]
 
     def baseline(self, problem: Problem) -> Baselines:
-        wanted = [(name, w.name) for w in problem.workloads for name in self._baseline_names(problem, w.name)]
+        wanted = [(name, w.name) for w in problem.timed_workloads for name in self._baseline_names(problem, w.name)]
         if self.dry:
             entries = [Baseline(name=n, workload=w, ms=None, error="not timed: dry run") for n, w in wanted]
             return self._baselines_of(problem, entries)
@@ -238,7 +238,7 @@ class LocalHarness:
 
         Raises InfraError where the ratio is off by more than 3% (5% below 50 us): then nothing here can be timed.
         """
-        candidate = make_candidate(f"{problem.source}\n\nModelNew = Model\n", "torch", origin="human")
+        candidate = reference_as_candidate(problem.source)
         nothing_compiled = Compiled(report=CompileReport(ok=True, seconds=0.0))
         for _ in range(_IDENTITY_ATTEMPTS):
             reply = self._in_cell(problem, "identity", candidate, nothing_compiled, "quick")
@@ -279,9 +279,9 @@ class LocalHarness:
             shutil.rmtree(self.work_dir, ignore_errors=True)
 
     def _close_judges(self) -> None:
-        for judge in self._judges.values():
+        closing, self._judges = self._judges, {}
+        for judge in closing.values():
             judge.close()
-        self._judges.clear()
 
     def _judge(self, problem: Problem) -> JudgeHandle:
         """The problem's judge; opening another problem closes the last one's, so that one owns the GPU."""
@@ -290,7 +290,10 @@ class LocalHarness:
             return judge
         self._close_judges()
         device = "cpu" if self.dry else "cuda:0"
-        judge = JudgeHandle(self._server, {"device": device, "work_dir": str(self.work_dir), "compile_threads": 1})
+        judge = JudgeHandle(
+            self._server,
+            {"device": device, "work_dir": str(self.work_dir), "compile_threads": self.settings.compile_workers},
+        )
         best = {}
         if not self.dry:
             known = self._baselines_of(problem, self.baselines.read(problem, self._device))

@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 ranges = {"rows": (1, 32768), "groups": (1, 128)}
-workloads = {"small": {"rows": 48, "groups": 3}, "odd": {"rows": 5003, "groups": 37}}
+workloads = {"odd": {"rows": 5003, "groups": 37}}
+checks = {"small": {"rows": 48, "groups": 3}}
 
 
 class Model(nn.Module):

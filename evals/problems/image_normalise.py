@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 ranges = {"batch": (1, 256), "height": (1, 2048), "width": (1, 2048)}
-workloads = {"small": {"batch": 2, "height": 30, "width": 40}, "odd": {"batch": 5, "height": 479, "width": 641}}
+workloads = {"odd": {"batch": 5, "height": 479, "width": 641}}
+checks = {"small": {"batch": 2, "height": 30, "width": 40}}
 
 
 class Model(nn.Module):

@@ -1,6 +1,5 @@
 """The reference handed in as a candidate is the reference, and a harness that refuses it is an error."""
 
-import ast
 from pathlib import Path
 
 import pytest
@@ -20,15 +19,10 @@ def problem_of(entry: SuiteProblem) -> Problem:
     )
 
 
-@pytest.mark.parametrize("entry", SUITE, ids=lambda entry: entry.name)
-def test_identity_keeps_the_models_code_under_the_candidates_name(entry: SuiteProblem) -> None:
-    reference = ast.parse(entry.path.read_text())
-    candidate = ast.parse(identity(problem_of(entry), 3).source)
-    model = next(node for node in reference.body if isinstance(node, ast.ClassDef))
-    renamed = next(node for node in candidate.body if isinstance(node, ast.ClassDef))
-    assert renamed.name == "ModelNew"
-    assert ast.dump(ast.Module(renamed.body, [])) == ast.dump(ast.Module(model.body, []))
-    assert not any(isinstance(node, ast.FunctionDef) for node in candidate.body)
+def test_identity_is_the_reference_under_the_candidates_name() -> None:
+    source = identity(problem_of(SUITE[0]), 3).source
+    assert source.startswith(SUITE[0].path.read_text())
+    assert "\nModelNew = Model\n" in source
 
 
 def test_every_run_is_a_new_candidate() -> None:

@@ -15,7 +15,7 @@ from warpsmith.evals.suite import PROBLEMS_DIR, SUITE, SuiteProblem
 every_problem = pytest.mark.parametrize("entry", SUITE, ids=lambda entry: entry.name)
 LAUNCH_BOUND = {"gru_gates"}
 L2_BYTES = 60e6
-CONTRACT_NAMES = {"Model", "get_inputs", "get_init_inputs", "workloads", "ranges", "precision"}
+CONTRACT_NAMES = {"Model", "get_inputs", "get_init_inputs", "workloads", "checks", "ranges", "precision"}
 
 
 def load(entry: SuiteProblem) -> ModuleType:
@@ -66,7 +66,7 @@ def test_each_family_has_nine_problems_and_a_third_in_bfloat16() -> None:
 @every_problem
 def test_small_workload_is_cheap_deterministic_finite_and_not_constant(entry: SuiteProblem) -> None:
     module = load(entry)
-    sizes = module.workloads["small"]
+    sizes = module.checks["small"]
     inputs, outputs = run_once(module, sizes)
     assert sum(value.numel() for value in (*inputs, *outputs)) <= 60_000
     _, again = run_once(module, sizes)
@@ -83,7 +83,7 @@ def test_small_workload_is_cheap_deterministic_finite_and_not_constant(entry: Su
 
 @every_problem
 def test_label_matches_the_type_of_most_input_and_output_elements(entry: SuiteProblem) -> None:
-    inputs, outputs = run_once(load(entry), load(entry).workloads["small"])
+    inputs, outputs = run_once(load(entry), load(entry).checks["small"])
     elements = Counter[str]()
     for value in (*inputs, *outputs):
         if value.is_floating_point():
@@ -98,11 +98,12 @@ def test_file_follows_the_contract(entry: SuiteProblem) -> None:
     assert public <= CONTRACT_NAMES
     parameters = inspect.signature(module.get_inputs).parameters
     assert set(module.ranges) == set(parameters), "every size may vary, and nothing else does"
-    assert set(module.workloads) == {"small", "odd"}
-    for name, sizes in module.workloads.items():
-        assert set(sizes) == set(parameters), name
+    assert set(module.workloads) == {"odd"}
+    assert set(module.checks) == {"small"}
+    for sizes in (*module.workloads.values(), *module.checks.values()):
+        assert set(sizes) == set(parameters)
     main = {name: parameter.default for name, parameter in parameters.items()}
-    for sizes in (main, *module.workloads.values()):
+    for sizes in (main, *module.workloads.values(), *module.checks.values()):
         for name, size in sizes.items():
             low, high = module.ranges[name]
             assert low <= size <= high, f"{name}={size}"

@@ -228,7 +228,8 @@ def _check_integer(actual: torch.Tensor, leaf: Leaf) -> Finding:
 
 def check_layout(reply: dict[str, Any], expected: Expectation) -> None:
     """Holds what the child says of its output against the expected structure. Raises CandidateFailed."""
-    specs, leaves = reply.get("specs"), expected.leaves[: len(expected.leaves) - len(expected.mutated)]
+    specs: Any = reply.get("specs")
+    leaves = expected.leaves[: len(expected.leaves) - len(expected.mutated)]
     described = isinstance(specs, list) and len(specs) == len(leaves)
     if not structure.same(reply.get("structure"), expected.description) or not described:
         raise CandidateFailed(

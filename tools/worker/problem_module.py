@@ -80,11 +80,10 @@ class ProblemModule:
 
     def describe(self) -> Problem:
         """What the file declares, with the inputs' layouts. Runs get_inputs on the meta device only."""
-        source_workloads = getattr(self.module, "workloads", None) or {}
-        if not isinstance(source_workloads, dict):
-            raise self.fault("workloads must be a dict: name -> keyword arguments of get_inputs")
-        named = {"default": {}, **source_workloads}
-        workloads = tuple(self._workload(str(name), arguments) for name, arguments in named.items())
+        timed = {"default": {}, **self._named_arguments("workloads")}
+        checked = self._named_arguments("checks")
+        workloads = [self._workload(name, arguments, timed=True) for name, arguments in timed.items()]
+        workloads += [self._workload(name, a, timed=False) for name, a in checked.items() if name not in timed]
         precision: Any = getattr(self.module, "precision", "reference")
         if precision not in _PRECISIONS:
             raise self.fault(f"precision is {precision!r}; one of {', '.join(_PRECISIONS)}")
@@ -94,7 +93,7 @@ class ProblemModule:
             name=self.path.stem,
             path=str(self.path),
             source=self.source,
-            workloads=workloads,
+            workloads=tuple(workloads),
             ranges={str(k): (int(v[0]), int(v[1])) for k, v in (getattr(self.module, "ranges", None) or {}).items()},
             init_arguments=structure.flatten(self.init_arguments())[0],
             precision=precision,
@@ -102,7 +101,13 @@ class ProblemModule:
             baselines=tuple(baselines),
         )
 
-    def _workload(self, name: str, arguments: dict[str, Any]) -> Workload:
+    def _named_arguments(self, attribute: str) -> dict[str, dict[str, Any]]:
+        declared = getattr(self.module, attribute, None) or {}
+        if not isinstance(declared, dict) or not all(isinstance(a, dict) for a in declared.values()):
+            raise self.fault(f"{attribute} must be a dict: name -> keyword arguments of get_inputs")
+        return {str(name): arguments for name, arguments in declared.items()}
+
+    def _workload(self, name: str, arguments: dict[str, Any], timed: bool) -> Workload:
         accepted = inspect.signature(self.module.get_inputs).parameters
         unknown = [key for key in arguments if key not in accepted]
         if unknown:
@@ -118,6 +123,7 @@ class ProblemModule:
                 raise self.fault(f"get_inputs: dtype {spec.dtype} is not supported")
         return Workload(
             name=name,
+            timed=timed,
             arguments=arguments,
             inputs=tuple(_input_entry(value) for value in values),
             input_bytes=sum(buffers.storage_bytes(spec) for spec in specs),

@@ -121,4 +121,4 @@ def _battery(judge: "Judge", tier: str) -> Sequence[tuple[Workload, tuple[str, .
 def _timed(judge: "Judge", tier: str) -> list[Workload]:
     if judge.device.type == "cpu":
         return [judge.problem.smallest]
-    return [judge.problem.primary] if tier == "quick" else list(judge.problem.workloads)
+    return [judge.problem.primary] if tier == "quick" else list(judge.problem.timed_workloads)
