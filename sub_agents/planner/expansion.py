@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...state.lowered import LoweredGraph, Node
-from . import pointwise, products, reductions, views  # noqa: F401 - each registers its expansions
+from . import activations, pointwise, products, reductions, views  # noqa: F401 - each registers its expansions
 from .registry import DTYPES, EXPANSIONS, Operator, literal
 from .tensors import Call, Graph, Tensor, Uncovered
 

@@ -7,6 +7,7 @@ from ...state.lowered import LoweredGraph, Value
 from ...state.program import ForwardPlan, LoopProgram, MatmulProgram, Step, TorchStep, ViewStep
 from ...state.sizes import Size
 from .expansion import Expanded, Unplannable, expand
+from .folding import folded, references, renamed_references
 from .index_maps import NotAffine, contiguous_strides
 from .layout import Refused
 from .regions import CannotPlace, Grower, Region
@@ -43,7 +44,7 @@ class _Assembly:
         self.names: set[str] = set()
 
     def plan(self) -> ForwardPlan:
-        self.final = [*dict.fromkeys([*_references(self.lowered.outputs), *self.lowered.updates.values()])]
+        self.final = [*dict.fromkeys([*references(self.lowered.outputs), *self.lowered.updates.values()])]
         outputs = [self.expanded.results[name] for name in self.final]
         live = self._live(outputs)
         self.calls = [call for call in self.graph.calls if live & set(call.made.values())]
@@ -200,8 +201,8 @@ class _Assembly:
         return TorchStep(
             name=node.name,
             op=node.op,
-            args=tuple(_renamed(a, names) for a in node.args),
-            kwargs={key: _renamed(a, names) for key, a in node.kwargs.items()},
+            args=tuple(renamed_references(a, names) for a in node.args),
+            kwargs={key: renamed_references(a, names) for key, a in node.kwargs.items()},
             outputs=tuple(outputs),
         )
 
@@ -244,8 +245,9 @@ class _Assembly:
         return structure
 
     def _finished(self, returns: Any) -> ForwardPlan:
+        self.steps, self.values, returns = folded(self.steps, self.values, returns)
         leaves = {t.name: t for t in self.graph.tensors if t.kind == "leaf" and t.call is None}
-        used = set(_used(self.steps)) | set(_references(returns))
+        used = set(_used(self.steps)) | set(references(returns))
         parameters = {name: target for name, target in self.expanded.parameters.items() if name in used}
         for name in (*self.expanded.inputs, *parameters):
             if name in leaves:
@@ -277,29 +279,6 @@ def _operator_word(name: str) -> str:
     return "_".join(w for w in words if w not in ("native", "default")) or "step"
 
 
-def _renamed(argument: Any, names: dict[str, str]) -> Any:
-    if isinstance(argument, (list, tuple)):
-        return [_renamed(a, names) for a in argument]
-    if isinstance(argument, dict) and "ref" in argument:
-        return {"ref": names[argument["ref"]]}
-    return argument
-
-
-def _references(structure: Any) -> list[str]:
-    """Names under `ref` anywhere in a structure, in order, each once."""
-    found: dict[str, None] = {}
-    waiting = [structure]
-    while waiting:
-        part = waiting.pop(0)
-        if isinstance(part, (list, tuple)):
-            waiting = [*part, *waiting]
-        elif isinstance(part, dict):
-            if isinstance(part.get("ref"), str):
-                found[part["ref"]] = None
-            waiting = [*part.values(), *waiting]
-    return list(found)
-
-
 def _used(steps: list[Step]) -> Iterator[str]:
     for step in steps:
         if isinstance(step, (LoopProgram, MatmulProgram)):
@@ -309,4 +288,4 @@ def _used(steps: list[Step]) -> Iterator[str]:
         elif isinstance(step, ViewStep):
             yield step.base
         elif isinstance(step, TorchStep):
-            yield from _references([*step.args, *step.kwargs.values()])
+            yield from references([*step.args, *step.kwargs.values()])

@@ -34,8 +34,8 @@ def multiplied(graph: Graph, a: Tensor, b: Tensor, dtype: str) -> Tensor:
 
 def product_of(graph: Graph, a: Tensor, b: Tensor, dtype: str) -> Tensor:
     """The primitive, over copies of operands that are no strided views."""
-    fitted = [x if viewable(x) else graph.pointwise("copy", x, dtype=x.dtype) for x in (a, b)]
-    return graph.matmul(*fitted, dtype)
+    a, b = (x if viewable(x) else graph.pointwise("copy", x, dtype=x.dtype) for x in (a, b))
+    return graph.matmul(a, b, dtype)
 
 
 @expands("mm", "bmm", "matmul", "dot", "mv")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...state.device import DeviceSheet
 from ...state.plan import Strategy
-from ...state.program import REDUCTIONS, ForwardPlan, LoopProgram, MatmulProgram
+from ...state.program import REDUCTIONS, ForwardPlan, Load, LoopProgram, MatmulProgram, Store
 from ...state.sizes import product, value
 from .registry import BITS
 
@@ -35,7 +35,8 @@ def strategies(plan: ForwardPlan, device: DeviceSheet, operators: int) -> tuple[
 def traffic_bytes(step: LoopProgram | MatmulProgram, plan: ForwardPlan) -> int:
     """Bytes of the distinct elements that a kernel reads and writes."""
     hints, total = plan.hints, 0
-    for access in (*step.loads, *step.stores):
+    accesses: tuple[Load | Store, ...] = (*step.loads, *step.stores)
+    for access in accesses:
         walked = [s for s, stride in zip(step.space, access.strides, strict=True) if stride != 0]
         total += value(product(walked), hints) * BITS.get(access.dtype, 32) // 8
     if isinstance(step, MatmulProgram):

@@ -210,6 +210,9 @@ case(
 case("gated", lambda self, x, w, v: F.silu(x @ w) * (x @ v), lambda: [draw(5, 7), draw(7, 4), draw(7, 4)])
 case("product_and_rowsum", lambda self, x, y: (x @ y).softmax(-1), lambda: [draw(5, 7), draw(7, 3)])
 case("pairwise", lambda self, x, y: (x * x).sum(1)[:, None] - 2 * (x @ y.t()), lambda: [draw(5, 7), draw(6, 7)])
+case(
+    "packed_heads", lambda self, x: (lambda p: p[:, :, 0] @ p[:, :, 1].mT)(x.view(2, 5, 3, 8)), lambda: [draw(2, 5, 24)]
+)
 
 # Partly covered.
 layer(
@@ -222,6 +225,11 @@ case("embedding", lambda self, i: F.embedding(i, self.table) * 2, lambda: [torch
 case("attention", lambda self, q: F.scaled_dot_product_attention(q, q, q) + 1, lambda: [draw(2, 3, 5, 4)])
 layer("recurrent", lambda: nn.GRU(4, 5, batch_first=True), lambda: [draw(2, 6, 4)])
 layer("pooling", lambda: nn.Sequential(nn.MaxPool2d(2), nn.Sigmoid()), lambda: [draw(2, 3, 8, 8)])
+case(
+    "unsplittable",
+    lambda self, x: (x[:, 1:].reshape(-1) * 2).view(3, -1)[:, 1:5].reshape(2, 6) + 1,
+    lambda: [draw(4, 7)],
+)
 
 # In place.
 case("in_place_intermediate", lambda self, x: (x + 1).mul_(2).relu_(), lambda: [draw(5, 7)])

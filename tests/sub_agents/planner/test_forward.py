@@ -202,3 +202,30 @@ def test_the_plan_survives_json() -> None:
 def test_planning_twice_gives_the_same_plan() -> None:
     for name in ("kl", "gated", "residual_and_norm"):
         assert planned(name)[0] == planned(name)[0]
+
+
+@pytest.mark.parametrize("name", ["max_and_index", "logsumexp", "sum_all", "count_positive", "matvec"])
+def test_a_squeezed_result_is_made_in_its_own_shape(name: str) -> None:
+    plan, _, _ = planned(name)
+    assert [step.kind for step in plan.steps if step.kind == "view"] == []
+
+
+def test_a_change_in_place_is_a_copy_after_everything_else() -> None:
+    plan, _, _ = planned("in_place_and_result")
+    assert [getattr(step, "op", step.kind) for step in plan.steps][-1] == "aten.copy_.default"
+    assert plan.uncovered == ()
+
+
+def test_packed_projections_are_read_in_place() -> None:
+    plan, _, _ = planned("packed_heads", fixed=True)
+    (step,) = kernels(plan)
+    assert isinstance(step, MatmulProgram)
+    assert (step.a.value, step.b.value, step.b.offset) == ("inputs_0", "inputs_0", 8)
+
+
+@pytest.mark.parametrize("name", ["unsplittable"])
+@torch.no_grad()
+def test_what_no_kernel_expresses_stays_in_pytorch(name: str) -> None:
+    plan, module, inputs = planned(name)
+    assert plan.uncovered
+    assert_same(run_plan(plan, inputs), module(*inputs))
