@@ -9,6 +9,12 @@ _parsing = threading.Lock()
 
 
 def parse(source: str) -> ast.Module:
-    """`ast.parse`, one thread at a time. Raises SyntaxError, or ValueError for null bytes."""
-    with _parsing:
-        return ast.parse(source)
+    """`ast.parse`, one thread at a time. Raises SyntaxError, or ValueError for null bytes.
+
+    Source that is nested too deeply for the parser is a SyntaxError too.
+    """
+    try:
+        with _parsing:
+            return ast.parse(source)
+    except (RecursionError, MemoryError) as error:
+        raise SyntaxError(f"nested too deeply: {error}") from None
