@@ -198,7 +198,8 @@ def _host(row: RowText, held: dict[str, int], threads: int, cluster: int) -> Hos
     name, columns = identifier(program.name), space.total(COLUMNS)
     size, total = _element_bytes(row, held), space.total(ROWS)
     limit = number(row.setting, "held_kib") * 1024 // max(1, size) // 64 * 64
-    setup = [f"kernel.max_dynamic_shared_size_bytes = {limit * size}"] if limit * size > 48 * 1024 else []
+    # Beyond 48 KiB in all the driver must be asked; the static partial results count too.
+    setup = [f"kernel.max_dynamic_shared_size_bytes = {limit * size}"] if limit * size > 40 * 1024 else []
     if cluster > PORTABLE_CLUSTER:
         setup.append(f"cupy.cuda.driver.funcSetAttribute(kernel.kernel.ptr, {NON_PORTABLE_CLUSTER_SIZE_ALLOWED}, 1)")
     return Host(

@@ -57,6 +57,10 @@ class Module:
             raise EmulationError(f"no kernel {name} in the source, only {self.names}")
         return Kernel(self, name)
 
+    def static_bytes(self) -> int:
+        """Static shared memory of all kernels in the source, in bytes."""
+        return int(self._library.emulated_static_bytes())
+
     def launch(self, name: str, shape: Any, args: Any, shared_bytes: int, cluster: int) -> None:
         """Runs a grid to its end. `shape` is (grid, block), each of up to three sizes."""
         grid, block = ((*sizes, 1, 1, 1)[:3] for sizes in shape)
@@ -84,13 +88,23 @@ class Kernel:
 
     def __init__(self, module: Module, name: str) -> None:
         self._module, self._name = module, name
-        self.max_dynamic_shared_size_bytes = 48 * 1024
+        self._limit, self._asked = 48 * 1024, False
         self.kernel = SimpleNamespace(ptr=0)
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        return self._limit
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, size: int) -> None:
+        if size > 227 * 1024:
+            raise EmulationError(f"{self._name}: no block can have {size} bytes of shared memory")
+        self._limit, self._asked = size, True
 
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0, stream: Any = None) -> None:
         if stream is None:
             raise EmulationError(f"{self._name}: launched without a stream")
-        if shared_mem > self.max_dynamic_shared_size_bytes:
+        if shared_mem > self.max_dynamic_shared_size_bytes - (0 if self._asked else self._module.static_bytes()):
             raise EmulationError(f"{self._name}: {shared_mem} bytes of shared memory were not asked for")
         found = re.search(r"__cluster_dims__\((\d+)", self._module.code)
         self._module.launch(self._name, (grid, block), args, shared_mem, int(found[1]) if found else 1)
@@ -176,7 +190,8 @@ def _translated(code: str, extra: str) -> str:
         f'extern "C" const char* signature_{name}() {{ return emulation::Entry<&{name}>::signature(); }}\n'
         for name in _kernel_names(code)
     )
-    return f'#include "cuda_emulation.hpp"\n{extra}\n{text}\n{entries}'
+    size = 'extern "C" size_t emulated_static_bytes() { return emulation::statics_bytes(); }'
+    return f'#include "cuda_emulation.hpp"\n{extra}\n{text}\n{entries}{size}\n'
 
 
 def _without_assembly(code: str) -> str:
