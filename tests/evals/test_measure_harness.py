@@ -31,13 +31,13 @@ def test_every_run_is_a_new_candidate() -> None:
 
 
 class Slotted(ScriptedHarness):
-    """The scripted harness judges by slots, which the reference as a candidate has none of."""
+    """The scripted harness judges by the slots in the source, which the reference as a candidate has none of."""
 
     fate = ""
 
     def evaluate(self, problem: Problem, candidate: Candidate, tier: Tier = "quick") -> Evaluation:
         slots = {"tile": 64, "stages": 1, "fate": self.fate}
-        return super().evaluate(problem, candidate.model_copy(update={"slots": slots}), tier)
+        return super().evaluate(problem, candidate.model_copy(update={"source": f"slots = {slots!r}"}), tier)
 
 
 def test_a_ratio_for_every_run() -> None:

@@ -107,7 +107,13 @@ def interpreted(plan: ForwardPlan) -> tuple[dict[str, KernelSource], dict[str, C
 
         code = f"def run_{step.name}(*arguments):\n    return KERNELS[{step.name!r}](*arguments)"
         imports = ("import math", "from math import prod")
-        sources[step.name] = KernelSource(imports=imports, code=code, function=f"run_{step.name}", reads=reads)
+        sources[step.name] = KernelSource(
+            imports=imports,
+            code=code,
+            function=f"run_{step.name}",
+            reads=reads,
+            symbols=tuple(s.name for s in plan.symbols),
+        )
         functions[step.name] = run
     return sources, functions
 
