@@ -136,7 +136,7 @@ class TritonMatmul:
         return KernelSource(
             imports=tuple(imports),
             code=rendered("triton_matmul.py.j2", _context(folded, setting, parts, use_descriptors)),
-            function=folded.name,
+            function=f"run_{folded.name}",
             reads=reads(folded),
             symbols=parts.symbols,
         )

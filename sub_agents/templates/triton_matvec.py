@@ -82,7 +82,7 @@ class TritonMatvec:
         return KernelSource(
             imports=parts.imports,
             code=rendered("triton_matvec.py.j2", _context(folded, setting, parts)),
-            function=folded.name,
+            function=f"run_{folded.name}",
             reads=reads(folded),
             symbols=parts.symbols,
         )

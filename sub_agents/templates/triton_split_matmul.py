@@ -118,7 +118,7 @@ class TritonSplitMatmul:
         return KernelSource(
             imports=tuple(imports),
             code=rendered("triton_matmul.py.j2", _context(folded, setting, parts)),
-            function=folded.name,
+            function=f"run_{folded.name}",
             reads=reads(folded),
             symbols=parts.symbols,
         )
