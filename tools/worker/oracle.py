@@ -51,7 +51,8 @@ class Widen(TorchDispatchMode):
         name = func.name()
         if name in _INDEX_OPS:
             self._remember(name, result, wide_args, wide_kwargs)
-        return result
+        # A factory without a dtype makes float32; it must be wide before it is written to in place.
+        return _widen(result)
 
     def _remember(self, name: str, result: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         index = result[1] if isinstance(result, tuple | list) else result
