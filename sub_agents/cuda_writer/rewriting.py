@@ -19,6 +19,7 @@ PREFERENCE: dict[str, tuple[str, ...]] = {
     "triton_pointwise": ("cuda_pointwise", "cuda_transpose"),
     "triton_row_persistent": ("cuda_row_block", "cuda_column", "cuda_row_shared", "cuda_row_cluster"),
     "triton_row_looped": ("cuda_row_cluster", "cuda_row_shared", "cuda_column", "cuda_row_block", "cuda_row_looped"),
+    "triton_row_lookback": ("cuda_row_cluster", "cuda_split_reduction", "cuda_row_shared", "cuda_row_looped"),
     "triton_split_reduction": ("cuda_split_reduction", "cuda_column", "cuda_row_cluster"),
     "triton_matmul": ("cuda_matmul_hopper", "cuda_matmul"),
     "triton_split_matmul": ("cuda_matmul_hopper", "cuda_matmul"),
