@@ -2,12 +2,14 @@
 
 import hashlib
 import inspect
+import json
 import sys
 import types
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 
 from ...state.errors import InvalidProblem
 from ...state.problem import Problem, Target, TensorSpec, Workload
@@ -43,7 +45,7 @@ class ProblemModule:
         except structure.UnsupportedLeaf as error:
             raise self.fault(f"get_init_inputs: {error}") from error
         except Exception as error:
-            raise self.fault(f"get_init_inputs raises {type(error).__name__}: {error}") from error
+            raise self.fault(f"get_init_inputs raises {first_line(error)}") from error
         if tensors:
             raise self.fault("get_init_inputs gives tensors; give numbers and build them in the constructor")
         return arguments
@@ -56,7 +58,7 @@ class ProblemModule:
             with torch.device(device):
                 model = self.module.Model(*arguments)
         except Exception as error:
-            raise self.fault(f"Model(...) raises {type(error).__name__}: {error}") from error
+            raise self.fault(f"Model(...) raises {first_line(error)}") from error
         if not isinstance(model, torch.nn.Module):
             raise self.fault("Model is no torch.nn.Module")
         return model.to(device)
@@ -68,12 +70,13 @@ class ProblemModule:
         try:
             with torch.device(device):
                 made = self.module.get_inputs(**arguments)
+                listed = hasattr(made, "__iter__") and not isinstance(made, torch.Tensor | dict | str)
+                # A generator would be spent after one pass, and raises only now; a list can be walked again.
+                values = list(made) if listed else None
         except Exception as error:
-            raise self.fault(f"get_inputs raises {type(error).__name__}: {error}") from error
-        if isinstance(made, torch.Tensor) or not hasattr(made, "__iter__") or isinstance(made, dict):
+            raise self.fault(f"get_inputs raises {first_line(error)}") from error
+        if values is None:
             raise self.fault("get_inputs must return a list of forward's arguments")
-        # A generator would be spent after one pass; a list can be walked again.
-        values = list(made)
         if not values:
             raise self.fault("get_inputs returns nothing")
         return [_moved(value, device) for value in values]
@@ -87,24 +90,52 @@ class ProblemModule:
         precision: Any = getattr(self.module, "precision", "reference")
         if precision not in _PRECISIONS:
             raise self.fault(f"precision is {precision!r}; one of {', '.join(_PRECISIONS)}")
-        target = getattr(self.module, "target", None)
-        baselines = getattr(self.module, "baselines", None) or {}
+        baselines = self._declared("baselines", "name -> callable")
+        for name, call in baselines.items():
+            if not callable(call):
+                raise self.fault(f"baselines[{name!r}] is no callable")
         return Problem(
             name=self.path.stem,
             path=str(self.path),
             source=self.source,
             workloads=tuple(workloads),
-            ranges={str(k): (int(v[0]), int(v[1])) for k, v in (getattr(self.module, "ranges", None) or {}).items()},
+            ranges=self._ranges(),
             init_arguments=structure.flatten(self.init_arguments())[0],
             precision=precision,
-            target=Target.model_validate(target) if target else None,
-            baselines=tuple(baselines),
+            target=self._target(),
+            baselines=tuple(str(name) for name in baselines),
         )
 
+    def _declared(self, name: str, holds: str) -> dict[Any, Any]:
+        """An optional module-level dict."""
+        found = getattr(self.module, name, None) or {}
+        if not isinstance(found, dict):
+            raise self.fault(f"{name} must be a dict: {holds}")
+        return found
+
+    def _ranges(self) -> dict[str, tuple[int, int]]:
+        accepted = inspect.signature(self.module.get_inputs).parameters
+        ranges = {}
+        for name, ends in self._declared("ranges", "argument of get_inputs -> (least, greatest)").items():
+            whole = isinstance(ends, tuple | list) and len(ends) == 2 and all(type(end) is int for end in ends)
+            if name not in accepted or not whole or ends[0] > ends[1]:
+                raise self.fault(f"ranges[{name!r}] must be two integers, least first, for an argument of get_inputs")
+            ranges[name] = (ends[0], ends[1])
+        return ranges
+
+    def _target(self) -> Target | None:
+        found = getattr(self.module, "target", None)
+        try:
+            return Target.model_validate(found) if found else None
+        except ValidationError as error:
+            wrong = ", ".join(str(e["loc"][0]) if e["loc"] else str(e["msg"]) for e in error.errors())
+            raise self.fault(f"target needs ms, gpu, workload and source; wrong: {wrong}") from error
+
     def _named_arguments(self, attribute: str) -> dict[str, dict[str, Any]]:
-        declared = getattr(self.module, attribute, None) or {}
-        if not isinstance(declared, dict) or not all(isinstance(a, dict) for a in declared.values()):
-            raise self.fault(f"{attribute} must be a dict: name -> keyword arguments of get_inputs")
+        declared = self._declared(attribute, "name -> keyword arguments of get_inputs")
+        for name, arguments in declared.items():
+            if not isinstance(arguments, dict) or not _is_json(arguments):
+                raise self.fault(f"{attribute}[{name!r}] must be a dict of numbers, strings, lists and dicts of these")
         return {str(name): arguments for name, arguments in declared.items()}
 
     def _workload(self, name: str, arguments: dict[str, Any], timed: bool) -> Workload:
@@ -128,6 +159,20 @@ class ProblemModule:
             inputs=tuple(_input_entry(value) for value in values),
             input_bytes=sum(buffers.storage_bytes(spec) for spec in specs),
         )
+
+
+def first_line(error: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _input_entry(value: Any) -> Any:
@@ -157,8 +202,8 @@ def _execute(path: Path, source: str) -> types.ModuleType:
         exec(compile(source, str(path), "exec"), module.__dict__)
     except SyntaxError as error:
         raise InvalidProblem(f"{path}: line {error.lineno}: {error.msg}") from error
-    except Exception as error:
-        raise InvalidProblem(f"{path}: importing it raises {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise InvalidProblem(f"{path}: importing it raises {first_line(error)}") from error
     return module
 
 
