@@ -6,6 +6,8 @@ does is judged by what it delivers and when.
 
 import ast
 
+from ..state.syntax import parse
+
 _MODULES = {
     "ctypes": "calls C functions directly",
     "gc": "walks other objects",
@@ -42,7 +44,7 @@ _NAMES = {
 def screen(source: str) -> tuple[str, ...]:
     """Findings as `screen: line 3: os: uses the operating system`, in source order, one a name."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError):
         return ()
     found: dict[str, int] = {}
