@@ -1,0 +1,203 @@
+"""The exploit museum: what every exhibit says of itself, and the harness's verdict on all that need no GPU."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from warpsmith.evals import museum, museum_report
+from warpsmith.evals.exhibits import Exhibit, collect, read
+from warpsmith.evals.museum_report import Conditions, Row, Verdict
+from warpsmith.state.candidate import make_candidate
+from warpsmith.state.errors import InvalidInput
+from warpsmith.state.evaluation import Evaluation, Status
+from warpsmith.tools.harness import Harness
+
+EXHIBITS = collect()
+ON_CPU = [exhibit for exhibit in EXHIBITS if exhibit.needs == "cpu"]
+ON_GPU = [exhibit for exhibit in EXHIBITS if exhibit.needs == "gpu"]
+
+KNOWN_MISSES: dict[str, str] = {
+    "hostile/caching/first_argument_kept": "all calls of a workload get their inputs at the same address",
+}
+"""Hostile candidates that are not caught yet, with the reason. Remove one as soon as it is."""
+
+
+def named(exhibits: list[Exhibit]) -> list[object]:
+    return [pytest.param(exhibit, id=exhibit.name) for exhibit in exhibits]
+
+
+class TestExhibits:
+    def test_there_are_enough_of_both_kinds(self) -> None:
+        kinds = Counter(exhibit.kind for exhibit in EXHIBITS)
+        assert kinds["hostile"] >= 80
+        assert kinds["honest"] >= 40
+
+    def test_every_way_of_cheating_has_its_family(self) -> None:
+        wanted = (
+            "batching caching compile_time cuda_faults dropped early_work echo escape faking files flush forged "
+            "graphs judge_patch lazy mutation network nonfinite offload partial precision process randomness resources "
+            "secrets seeds special stale stealing streams timers tolerance"
+        )
+        assert {e.family for e in EXHIBITS if e.kind == "hostile"} == set(wanted.split())
+
+    def test_no_idea_is_told_twice(self) -> None:
+        told = Counter(exhibit.idea for exhibit in EXHIBITS)
+        assert [idea for idea, times in told.items() if times > 1] == []
+
+    def test_no_two_exhibits_are_the_same_candidate(self) -> None:
+        made = Counter(exhibit.candidate().id for exhibit in EXHIBITS)
+        assert max(made.values()) == 1
+
+    def test_every_problem_has_an_exhibit(self) -> None:
+        problems = {path.stem for path in EXHIBITS[0].problem_path.parent.glob("*.py")}
+        assert {exhibit.problem for exhibit in EXHIBITS} == problems
+
+    def test_known_misses_name_exhibits(self) -> None:
+        assert set(KNOWN_MISSES) <= {exhibit.name for exhibit in EXHIBITS}
+
+    @pytest.mark.parametrize(
+        ("text", "fault"),
+        [
+            ("import torch\n", "docstring"),
+            ('"""Idea.\n\nproblem: softmax_rows\nneeds: cpu\nexpect: passed\n"""\n', "family"),
+            ('"""Idea.\n\nproblem: softmax_rows\nfamily: echo\nneeds: cpu\nexpect: passed\n"""\n', "must not expect"),
+            ('"""Idea.\n\nproblem: softmax_rows\nfamily: echo\nneeds: cpu\n"""\n', "expects no status"),
+            ('"""Idea.\n\nproblem: nowhere\nfamily: echo\nneeds: cpu\nexpect: timeout\n"""\n', "no problem"),
+            ('"""Idea.\n\nproblem: softmax_rows\nfamily: echo\nneeds: tpu\nexpect: timeout\n"""\n', "needs"),
+        ],
+    )
+    def test_a_file_that_does_not_state_its_case_is_refused(self, tmp_path: Path, text: str, fault: str) -> None:
+        path = tmp_path / "hostile" / "echo" / "x.py"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        with pytest.raises(InvalidInput, match=fault) as caught:
+            read(path, tmp_path)
+        assert str(path) in str(caught.value)
+
+    def test_a_filter_that_finds_nothing_is_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="no exhibit"):
+            collect("no such family")
+
+
+def row(name: str, *statuses: str, accepted: bool = False, expect: str = "timeout", **fields: str) -> Row:
+    kind, family = name.split("/")[:2]
+    verdicts = tuple(Verdict(status=status, accepted=accepted) for status in statuses)
+    return Row(
+        name=name,
+        kind=kind,
+        family=family,
+        problem="p",
+        expect=(expect,),
+        idea="i",
+        source_id="s",
+        verdicts=verdicts,
+        **fields,
+    )
+
+
+class TestReport:
+    def test_counts_what_was_caught_and_who_was_accused(self) -> None:
+        rows = [
+            row("hostile/a/caught", "timeout", "timeout"),
+            row("hostile/a/otherwise", "resource"),
+            row("hostile/b/missed", "passed", accepted=True),
+            row("hostile/b/broke", "infra_error"),
+            row("honest/fine", "passed", accepted=True, expect="passed", label="torch_only"),
+            row("honest/accused", "passed", "timeout", expect="passed"),
+        ]
+        found = museum_report.summary(rows, 1.5, Conditions(tier="quick", repeat=2))
+        assert (found["exploits_total"], found["exploits_rejected"]) == (4, 2)
+        assert (found["honest_total"], found["honest_accepted"]) == (2, 1)
+        assert found["families"] == {"a": {"total": 2, "rejected": 2}, "b": {"total": 2, "rejected": 0}}
+        assert found["missed"] == ["hostile/b/missed", "hostile/b/broke"]
+        assert found["broke_the_harness"] == ["hostile/b/broke"]
+        assert found["falsely_accused"] == ["honest/accused"]
+        assert found["unexpected_status"] == ["hostile/a/otherwise"]
+        assert found["without_label"] == ["honest/fine"]
+        assert (found["flips"], found["flipped"]) == (1, ["honest/accused"])
+
+    def test_one_acceptance_in_many_is_a_miss(self) -> None:
+        mixed = row("hostile/a/x", "timeout").model_copy(
+            update={"verdicts": (Verdict(status="timeout", accepted=False), Verdict(status="passed", accepted=True))}
+        )
+        assert not mixed.right
+
+    def test_comes_back_from_its_file(self, tmp_path: Path) -> None:
+        rows = [row("hostile/a/caught", "timeout")]
+        content = museum_report.summary(rows, 2.0, Conditions())
+        museum_report.save(tmp_path / "x.json", content)
+        assert museum_report.load(tmp_path / "x.json") == (rows, 2.0)
+        assert json.loads((tmp_path / "x.json").read_text())["exploits_rejected"] == 1
+
+    def test_unverified_without_checks_is_no_acceptance(self) -> None:
+        bare = Evaluation(candidate="c", problem="p", status=Status.UNVERIFIED, tier="dry", message="compiled only")
+        assert not museum_report.verdict_of(bare, dry=True).accepted
+
+    def test_only_what_has_no_row_of_its_present_source_is_pending(self) -> None:
+        first, second, *_ = EXHIBITS
+        done = museum_report.row_of(first, (Verdict(status="timeout", accepted=False),))
+        old = museum_report.row_of(second, (Verdict(status="timeout", accepted=False),)).model_copy(
+            update={"source_id": "of another source"}
+        )
+        assert museum.pending((first, second), [done, old], repeat=1) == (second,)
+        assert museum.pending((first,), [done], repeat=2) == (first,)
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    with closing(museum.open_museum(tmp_path_factory.mktemp("museum"), dry_run=True)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def verdicts(harness: Harness) -> dict[str, Row]:
+    """All at once: what compiles slowly compiles while others are judged."""
+    run = museum.MuseumRun(exhibits=tuple(ON_CPU), threads=4)
+    return {row.name: row for row in museum.run_museum(run, harness, lambda _: None)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+class TestDryRun:
+    @pytest.mark.parametrize("exhibit", named([e for e in ON_CPU if e.kind == "hostile"]))
+    def test_hostile_candidates_are_caught(self, verdicts: dict[str, Row], exhibit: Exhibit) -> None:
+        found = verdicts[exhibit.name]
+        if exhibit.name in KNOWN_MISSES:
+            assert not found.right, f"{exhibit.name} is caught now: take it off KNOWN_MISSES"
+            return
+        assert found.as_expected, f"{found.statuses}: {found.verdicts[0].message}"
+
+    @pytest.mark.parametrize("exhibit", named([e for e in ON_CPU if e.kind == "honest"]))
+    def test_honest_controls_are_not_accused(self, verdicts: dict[str, Row], exhibit: Exhibit) -> None:
+        found = verdicts[exhibit.name]
+        assert found.right, f"{found.statuses}: {found.verdicts[0].message}"
+
+    @pytest.mark.parametrize("exhibit", named([e for e in ON_GPU if Status.COMPILE_ERROR not in e.expect]))
+    def test_what_needs_a_gpu_compiles_without_one(self, harness: Harness, exhibit: Exhibit) -> None:
+        report = harness.compile(harness.load(exhibit.problem_path), exhibit.candidate())
+        assert report.ok, report.error
+
+    def test_a_run_leaves_nothing_for_the_next(self, harness: Harness) -> None:
+        """Right only where an earlier run's file is still in the scratch folder."""
+        source = """
+import os, torch
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        known = os.path.exists("note")
+        if type(x) is torch.Tensor:
+            open("note", "w").close()
+            return torch.softmax(x, dim=-1) if known and not ModelNew.wrote else self.wrong(x)
+        return torch.softmax(x, dim=-1)
+    wrote = False
+    def wrong(self, x):
+        ModelNew.wrote = True
+        return torch.zeros_like(x)
+"""
+        problem = harness.load(EXHIBITS[0].problem_path.parent / "softmax_rows.py")
+        candidate = make_candidate(source)
+        for tier in ("quick", "full"):
+            assert harness.evaluate(problem, candidate, tier).status is Status.INCORRECT_NUMERICAL  # type: ignore[arg-type]
