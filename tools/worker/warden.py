@@ -18,7 +18,8 @@ _POLL_S = 0.05
 _POLLS_A_LOOK = 4
 """The scratch folder is looked through every so many polls."""
 _MOST_ENTRIES = 100_000
-_OWN_MEMORY = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
+_RESIDENT = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
+_PROPORTIONAL = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
 
 
 def guard(box: sandbox.Box, max_memory_bytes: int, report_fd: int, body: Callable[[list[str]], None]) -> None:
@@ -62,7 +63,7 @@ def _watch(
             why = why if why != "exit" else "killed"
             os.kill(boxed, signal.SIGKILL)
             _, status = os.waitpid(boxed, 0)
-        elif _memory_bytes(boxed, namespaced) > max_memory_bytes:
+        elif _memory_bytes(boxed, namespaced, max_memory_bytes) > max_memory_bytes:
             why = "memory"
         elif polls % _POLLS_A_LOOK == 0 and _disk_bytes(box.scratch) > box.max_scratch_bytes:
             why = "disk"
@@ -90,20 +91,24 @@ def _end_orphans() -> None:
             return
 
 
-def _memory_bytes(boxed: int, namespaced: bool) -> int:
-    """Anonymous and shared memory of everything in the box."""
+def _memory_bytes(boxed: int, namespaced: bool, enough: int) -> int:
+    """Anonymous and shared memory of everything in the box; exact only where it may be more than `enough`."""
     # Once the box has mounted its own /proc, that shows only the box, and no `self` for this process outside it.
     own_view = namespaced and not Path("/proc/self").exists()
     members = [p.name for p in Path("/proc").iterdir() if p.name.isdigit()] if own_view else _descendants(boxed)
-    return sum(_own_bytes(pid) for pid in members)
+    most = sum(_counted_bytes(pid, "status", _RESIDENT) for pid in members)
+    if most <= enough:
+        return most
+    # Pages that forks share count once each; telling them apart takes a walk over the page tables.
+    return sum(_counted_bytes(pid, "smaps_rollup", _PROPORTIONAL) for pid in members)
 
 
-def _own_bytes(pid: str) -> int:
+def _counted_bytes(pid: str, file: str, lines: re.Pattern[str]) -> int:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        text = Path(f"/proc/{pid}/{file}").read_text()
     except (OSError, ValueError):
         return 0  # it ended between listing and reading
-    return sum(int(kib) for kib in _OWN_MEMORY.findall(status)) << 10
+    return sum(int(kib) for kib in lines.findall(text)) << 10
 
 
 def _disk_bytes(folder: str) -> int:
