@@ -87,15 +87,20 @@ def run_museum(run: MuseumRun, harness: Harness, say: Report) -> list[Row]:
             for group in by_problem.values():
                 problem = harness.load(group[0].problem_path)
                 harness.vet(problem)
+
                 # Bound as defaults: the loop moves on while the threads run.
-                verdicts = pool.map(
-                    lambda e, p=problem, n=number: judge(harness, p, e, run.tier, n),  # type: ignore[misc]
-                    group,
-                )
-                for exhibit, verdict in zip(group, verdicts, strict=True):
+                def one(exhibit: Exhibit, problem: Problem = problem, number: int = number) -> Verdict:
+                    verdict = judge(harness, problem, exhibit, run.tier, number)
+                    say(f"{exhibit.name:<52} {verdict.status:<20} {verdict.seconds:6.2f} s  {_line(verdict.message)}")
+                    return verdict
+
+                for exhibit, verdict in zip(group, pool.map(one, group), strict=True):
                     found[exhibit.name].append(verdict)
-                    say(f"{exhibit.name:<52} {verdict.status:<20} {verdict.seconds:6.2f} s  {verdict.message[:80]}")
     return [row_of(exhibit, tuple(found[exhibit.name])) for exhibit in run.exhibits]
+
+
+def _line(message: str) -> str:
+    return message.splitlines()[0][:80] if message else ""
 
 
 def judgeable(exhibits: Sequence[Exhibit], dry: bool) -> tuple[Exhibit, ...]:
