@@ -174,7 +174,8 @@ def rows_default(shape: RowShape, columns: int, device: DeviceSheet, tile_elemen
     else:
         wanted = max(1, tile_elements // columns)
     busy = max(1, shape.outer // (2 * device.sm_count))
-    least = min(32, 64 // shape.element_bytes) if shape.strided else 1
+    # Runs of 32 elements: where rows are not aligned, shorter ones waste parts of memory sectors.
+    least = 32 if shape.strided else 1
     return max(least, min(power_of_two_at_least(wanted), 1 << (busy.bit_length() - 1)))
 
 
