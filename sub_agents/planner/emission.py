@@ -218,12 +218,19 @@ def matmul_program(emission: Emission, name: str, locate: Callable[[Tensor], Ope
             for strides in accesses:
                 strides[merged[0]] = 0
         order += merged
-    batch = tuple(sizes[axis] for axis in order[:-2])
-    a = locate(a_tensor)
-    b = locate(b_tensor)
+    a, b = locate(a_tensor), locate(b_tensor)
+    # Batch axes that the operands and the epilogue all walk as one are one.
+    walks = [dict(zip(order[:-2], operand.strides[:-2], strict=True)) for operand in (a, b)]
+    fixed = _used_by_iota(emission)
+    batch, _ = _merged(order[:-2], sizes, [*accesses, *walks], [frozenset(order[:-2])], fixed)
+    a, b = (
+        operand.model_copy(update={"strides": (*(walk[axis] for axis in batch), *operand.strides[-2:])})
+        for operand, walk in zip((a, b), walks, strict=True)
+    )
+    order = [*batch, *order[-2:]]
     return MatmulProgram(
         name=name,
-        batch=batch,
+        batch=tuple(sizes[axis] for axis in batch),
         m=sizes[order[-2]],
         n=sizes[order[-1]],
         k=k,

@@ -223,6 +223,15 @@ def test_packed_projections_are_read_in_place() -> None:
     assert (step.a.value, step.b.value, step.b.offset) == ("inputs_0", "inputs_0", 8)
 
 
+def test_batch_axes_walked_as_one_are_one() -> None:
+    (step,) = kernels(planned("einsum")[0])
+    assert isinstance(step, MatmulProgram)
+    assert step.batch == ("s0*s1",)
+    (apart,) = kernels(planned("broadcast_batch", fixed=True)[0])
+    assert isinstance(apart, MatmulProgram)
+    assert apart.batch == (4, 2)
+
+
 @pytest.mark.parametrize("name", ["unsplittable"])
 @torch.no_grad()
 def test_what_no_kernel_expresses_stays_in_pytorch(name: str) -> None:
