@@ -129,8 +129,8 @@ class CompilePool:
             launches = ()
         master = self._work_dir / "compiled" / key
         scratch_folder.remove(master)
-        master.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(master)
+        scratch_folder.copy_files(folder, master)
+        scratch_folder.remove(folder)
         return Compiled(report=report, launches=launches, key=key)
 
 
