@@ -76,6 +76,20 @@ def judge(harness: Harness, problem: Problem, exhibit: Exhibit, tier: Tier, run:
     return Verdict(status=status, accepted=False, message=text[:300], seconds=round(time.monotonic() - started, 3))
 
 
+def prepared(harness: Harness, path: Path, first: bool, say: Report) -> Problem:
+    """The problem, vetted once; on a GPU the reference is timed against itself, which calibrates the judge's clock."""
+    problem = harness.load(path)
+    if first:
+        for note in harness.vet(problem):
+            say(f"{path.stem}: {note}")
+    if not harness.device().simulated:
+        try:
+            harness.baseline(problem)
+        except InfraError as error:
+            say(f"{path.stem}: its clocks are not calibrated: {error}")
+    return problem
+
+
 def run_museum(run: MuseumRun, harness: Harness, say: Report) -> list[Row]:
     """Judges all exhibits `repeat` times, each time with new draws; returns one row an exhibit."""
     found: dict[str, list[Verdict]] = {exhibit.name: [] for exhibit in run.exhibits}
@@ -85,8 +99,7 @@ def run_museum(run: MuseumRun, harness: Harness, say: Report) -> list[Row]:
     with ThreadPoolExecutor(run.threads) as pool:
         for number in range(run.repeat):
             for group in by_problem.values():
-                problem = harness.load(group[0].problem_path)
-                harness.vet(problem)
+                problem = prepared(harness, group[0].problem_path, number == 0, say)
 
                 # Bound as defaults: the loop moves on while the threads run.
                 def one(exhibit: Exhibit, problem: Problem = problem, number: int = number) -> Verdict:
