@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 class Record(BaseModel):
     """A fact that never changes after it is made. Change is a new record (`model_copy`)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="constants")
 
 
 def digest(*parts: Any) -> str:

@@ -34,7 +34,7 @@ class Context(BaseModel):
     stop_at_sol: float = Field(
         default=0.95, gt=0, le=1, title="Speed of light", description="Fraction of the speed of light at which to stop"
     )
-    finalists: int = Field(default=2, ge=1, le=8, title="Finalists", description="Candidates to cross-validate")
+    finalists: int = Field(default=1, ge=1, le=8, title="Finalists", description="Candidates to cross-validate")
     profiles: int = Field(default=1, ge=0, title="Profiles", description="Most candidates to profile (seconds each)")
     max_concurrency: int = Field(
         default=6, ge=1, le=64, title="Concurrency", description="Candidates compiled at the same time"

@@ -26,7 +26,8 @@ class Node(Record):
 
     name: str
     op: str
-    """`input`, `parameter`, `buffer`, `constant`, or an overload such as `aten.add.Tensor`; `getitem` picks an output."""
+    """`input`, `parameter`, `buffer`, `constant`, an overload such as `aten.add.Tensor`, or `getitem`, which picks an
+    output."""
     args: tuple[Any, ...] = ()
     """Literals, `{"ref": name}` for another node, `{"size": s}` for a symbolic integer, `{"float": "inf"}`,
     `{"dtype": name}`, `{"device": name}`, `{"memory_format": name}`, `{"layout": name}`; nested lists of these."""

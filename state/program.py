@@ -17,6 +17,7 @@ from .lowered import Symbol, Value
 from .sizes import Size
 
 # Pointwise vocabulary, by number of operands. Both writers print all of it.
+# ruff: noqa: SIM905 - words read better than a column of quotes
 UNARY = (
     "neg abs exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal sin cos tanh erf sigmoid relu floor ceil round trunc "
     "sign logical_not bitwise_not isnan isinf square"

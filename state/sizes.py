@@ -34,7 +34,8 @@ def written(coefficient: int, symbols: Iterable[str]) -> Size:
 
 def product(sizes: Iterable[Size]) -> Size:
     """The product of sizes, in canonical form; 1 for none."""
-    coefficient, symbols = 1, []
+    coefficient = 1
+    symbols: list[str] = []
     for size in sizes:
         own, names = factors(size)
         coefficient *= own

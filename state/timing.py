@@ -68,12 +68,12 @@ class Baselines(Record):
     gpu: str
     versions: dict[str, str]
     entries: tuple[Baseline, ...]
+    measured_seconds: float = 0.0
+    """Wall time that measuring took just now; 0 where all came from a file."""
 
     def best(self, workload: str) -> Baseline:
         """The fastest that counts (CUDA graphs do not). Raises ValueError if none has a time."""
-        timed = [
-            e for e in self.entries if e.workload == workload and e.ms is not None and e.name != "cuda-graphs"
-        ]
+        timed = [e for e in self.entries if e.workload == workload and e.ms is not None and e.name != "cuda-graphs"]
         return min(timed, key=lambda e: e.ms or 0.0)
 
     def ms(self, name: str, workload: str) -> float | None:

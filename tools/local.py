@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,11 @@ from .server_process import ServerProcess
 
 BASELINE_NAMES = ("eager", "compile", "max-autotune", "cuda-graphs")
 _IDENTITY_ATTEMPTS = 3
+_GIVE_UP = 2.0
+"""Candidates this many times slower than the best are not timed to the end."""
 _IDENTITY_ATTEMPTS = 3
+_GIVE_UP = 2.0
+"""Candidates this many times slower than the best are not timed to the end."""
 _DESCRIBE_S, _LOWER_S, _OPEN_S, _BASELINE_S, _EVALUATE_S = 60.0, 40.0, 180.0, 400.0, 600.0
 
 
@@ -54,6 +58,8 @@ class HarnessSettings(Record):
     max_memory_bytes: int = 24 << 30
     """Host memory that one candidate may use."""
     namespaces: bool = True
+    call_limit_s: float | None = None
+    """The longest that one call of a candidate may take; None: 10 s where it was compiled ahead, 60 s elsewhere."""
     start_timeout_s: float = 120.0
 
 
@@ -76,10 +82,24 @@ class LocalHarness:
         self._waiting = threading.Semaphore(2)
         """Cells alive at once: the one being judged, and the next."""
         self._judges: dict[str, JudgeHandle] = {}
-        self._graphs: dict[tuple[str, str], LoweredGraph] = {}
+        self._graphs: dict[tuple[str, str], Future[LoweredGraph]] = {}
+        self._lowering = ThreadPoolExecutor(4)
+        self._best_ms: dict[str, float] = {}
+        """Best time a problem so far: candidates far behind it are given up early."""
         self._evaluated: dict[tuple[str, str, str], Evaluation] = {}
+        self._turns: dict[str, threading.RLock] = {}
+        """A lock a candidate: its compiler and its runs share one scratch folder."""
+        self._servers: list[ServerProcess] = []
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        settings = self.settings
         interpret = self._wants_interpreter()
-        self._servers = [ServerProcess(self.work_dir, settings.start_timeout_s, interpret, settings.gpu)]
+        self._servers.append(ServerProcess(self.work_dir, settings.start_timeout_s, interpret, settings.gpu))
         if interpret:
             # Triton decides at import whether it interprets; compiling needs a server that does not.
             self._servers.append(ServerProcess(self.work_dir, settings.start_timeout_s, interpret=False))
@@ -102,7 +122,12 @@ class LocalHarness:
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidProblem(f"{path}: cannot be read: {error}") from error
         reply = self._ask_once("problem", {"op": "describe", "path": str(path), "source": source}, _DESCRIBE_S, path)
-        return Problem.model_validate(reply["problem"])
+        problem = Problem.model_validate(reply["problem"])
+        # Vetting, bounds and planning each need a lowered graph; all of them start now.
+        self._lowered(problem, "default", dynamic=True)
+        for workload in problem.workloads:
+            self._lowered(problem, workload.name)
+        return problem
 
     def vet(self, problem: Problem) -> tuple[str, ...]:
         with self._gpu_lock:
@@ -110,45 +135,56 @@ class LocalHarness:
         return tuple(reply["notes"])
 
     def lower(self, problem: Problem) -> LoweredGraph:
-        return self._lowered(problem, "default", dynamic=True)
+        return self._lowered(problem, "default", dynamic=True).result()
 
-    def _lowered(self, problem: Problem, workload: str, dynamic: bool = False) -> LoweredGraph:
+    def _lowered(self, problem: Problem, workload: str, dynamic: bool = False) -> Future[LoweredGraph]:
+        """The reference at one workload's sizes, or with its free dimensions symbolic; each is lowered once."""
         key = (problem.id, f"{workload}/{dynamic}")
         if key not in self._graphs:
-            arguments = next(w.arguments for w in problem.workloads if w.name == workload)
-            body = {
-                "op": "lower",
-                "path": problem.path,
-                "source": problem.source,
-                "arguments": arguments,
-                "dynamic": dynamic,
-                "deadline_s": _LOWER_S - 10,
-            }
-            try:
-                reply = self._ask_once("problem", body, _LOWER_S, Path(problem.path))
-                self._graphs[key] = LoweredGraph.model_validate(reply["graph"])
-            except InvalidProblem as error:
-                # A reference that cannot be lowered can still be judged: only the planner loses its sight.
-                self._graphs[key] = LoweredGraph(nodes=(), outputs=None, unsupported=str(error))
+            self._graphs[key] = self._lowering.submit(self._lower_in_worker, problem, workload, dynamic)
         return self._graphs[key]
+
+    def _lower_in_worker(self, problem: Problem, workload: str, dynamic: bool) -> LoweredGraph:
+        body = {
+            "op": "lower",
+            "path": problem.path,
+            "source": problem.source,
+            "arguments": next(w.arguments for w in problem.workloads if w.name == workload),
+            "dynamic": dynamic,
+            "deadline_s": _LOWER_S - 10,
+        }
+        try:
+            reply = self._ask_once("problem", body, _LOWER_S, Path(problem.path))
+        except InvalidProblem as error:
+            # A reference that cannot be lowered can still be judged: only the planner loses its sight.
+            return LoweredGraph(nodes=(), outputs=None, unsupported=str(error))
+        return LoweredGraph.model_validate(reply["graph"])
 
     def baseline(self, problem: Problem) -> Baselines:
         wanted = [(name, w.name) for w in problem.timed_workloads for name in self._baseline_names(problem, w.name)]
         if self.dry:
             entries = [Baseline(name=n, workload=w, ms=None, error="not timed: dry run") for n, w in wanted]
             return self._baselines_of(problem, entries)
+        started = time.monotonic()
         known = self.baselines.read(problem, self._device)
         missing = [pair for pair in wanted if pair not in {(e.name, e.workload) for e in known}]
         with self._gpu_lock:
             for name, workload in missing:
                 reply = self._judge(problem).ask("baseline", _BASELINE_S, name=name, workload=workload)
                 known.append(Baseline.model_validate(reply))
-        found = self._baselines_of(problem, known)
-        if missing:
-            self.baselines.write(found)
-            self._close_judges()  # the next one interleaves with the best of what is known now
+            found = self._baselines_of(problem, known)
+            if missing:
+                self.baselines.write(found)
+                self._judge(problem).ask("use_baselines", _OPEN_S, best_baseline=self._best_baselines(problem))
+        measured_seconds = time.monotonic() - started if missing else 0.0
         self.identity(problem)
-        return found
+        return found.model_copy(update={"measured_seconds": measured_seconds})
+
+    def _best_baselines(self, problem: Problem) -> dict[str, str]:
+        """Name of the best baseline a workload, where any is known."""
+        known = self._baselines_of(problem, self.baselines.read(problem, self._device))
+        timed = [w.name for w in problem.timed_workloads if known.ms("eager", w.name) is not None]
+        return {name: known.best(name).name for name in timed}
 
     def _baseline_names(self, problem: Problem, workload: str) -> tuple[str, ...]:
         """Slow-to-build modes are timed on the primary workload only."""
@@ -162,9 +198,14 @@ class LocalHarness:
         )
 
     def compile(self, problem: Problem, candidate: Candidate) -> CompileReport:
-        return self.compiler.compile(problem, candidate).report
+        with self._turns.setdefault(candidate.id, threading.RLock()):
+            return self.compiler.compile(problem, candidate).report
 
     def evaluate(self, problem: Problem, candidate: Candidate, tier: Tier = "quick") -> Evaluation:
+        with self._turns.setdefault(candidate.id, threading.RLock()):
+            return self._evaluate(problem, candidate, tier)
+
+    def _evaluate(self, problem: Problem, candidate: Candidate, tier: Tier) -> Evaluation:
         key = (problem.id, candidate.id, tier)
         if key in self._evaluated and self._evaluated[key].status is not Status.INFRA_ERROR:
             return self._evaluated[key]
@@ -190,6 +231,9 @@ class LocalHarness:
         else:
             found = self._judge_candidate(problem, candidate, tier, compiled)
         found = self._complete(problem, candidate, found, compiled)
+        if found.status is Status.PASSED and found.primary is not None:
+            best_ms = self._best_ms.get(problem.id, found.primary.candidate.median_ms)
+            self._best_ms[problem.id] = min(best_ms, found.primary.candidate.median_ms)
         found = found.model_copy(update={"seconds": time.monotonic() - started})
         self._evaluated[key] = found
         return found
@@ -213,6 +257,8 @@ class LocalHarness:
                         "candidate": candidate.id,
                         "path": str(self.compiler.box_of(compiled, candidate) / "candidate.py"),
                         "compiled": not self.dry and bool(compiled.report.kernels) and not compiled.report.warnings,
+                        "call_limit_s": self.settings.call_limit_s,
+                        "give_up_ms": _GIVE_UP * self._best_ms[problem.id] if problem.id in self._best_ms else None,
                         "tier": tier,
                     }
                     return self._judge(problem).ask_about(cell, op, fields, self._quiet)
@@ -272,6 +318,7 @@ class LocalHarness:
         return Profile(candidate=candidate.id, reason=f"not profiled ({reason})")
 
     def close(self) -> None:
+        self._lowering.shutdown(wait=True, cancel_futures=True)
         self._close_judges()
         for server in self._servers:
             server.close()
@@ -294,12 +341,7 @@ class LocalHarness:
             self._server,
             {"device": device, "work_dir": str(self.work_dir), "compile_threads": self.settings.compile_workers},
         )
-        best = {}
-        if not self.dry:
-            known = self._baselines_of(problem, self.baselines.read(problem, self._device))
-            for workload in problem.workloads:
-                if known.ms("eager", workload.name) is not None:
-                    best[workload.name] = known.best(workload.name).name
+        best = {} if self.dry else self._best_baselines(problem)
         judge.ask(
             "open", _OPEN_S, problem=problem.model_dump(mode="json"), bounds=self._bounds(problem), best_baseline=best
         )
@@ -308,11 +350,9 @@ class LocalHarness:
 
     def _bounds(self, problem: Problem) -> dict[str, dict[str, float]]:
         """Void bound and speed of light a workload; zeros where the reference cannot be lowered."""
-        with ThreadPoolExecutor() as pool:
-            graphs = list(pool.map(lambda w: self._lowered(problem, w.name), problem.workloads))
         return {
-            w.name: roofline.bounds(graph, self._device).model_dump()
-            for w, graph in zip(problem.workloads, graphs, strict=True)
+            w.name: roofline.bounds(self._lowered(problem, w.name).result(), self._device).model_dump()
+            for w in problem.workloads
         }
 
     def _ask_once(self, role: str, body: dict[str, Any], deadline_s: float, path: Path) -> dict[str, Any]:

@@ -16,7 +16,6 @@ WEIGHT = {"name": "w", "shape": [2], "dtype": "float32", "strides": [], "fingerp
     ("request_", "answer"),
     [
         ("call", CALL),
-        ("burst", {k: v for k, v in CALL.items() if k != "total_ms"}),
         ("construct", {"state": [WEIGHT], "setup_ms": 0.0}),
         ("construct", {"state": [], "setup_ms": 0.0}),
         ("weights", {"ok": True, "setup_ms": 3.5}),

@@ -9,6 +9,7 @@ import torch
 
 from .problem_module import ProblemModule
 
+_THREADS = "WARPSMITH_AUTOTUNE_THREADS"
 BUILT_IN = ("eager", "compile", "max-autotune", "cuda-graphs")
 _MODES = {"compile": "default", "max-autotune": "max-autotune-no-cudagraphs", "cuda-graphs": "max-autotune"}
 PRECISION_FLAGS = {"reference": None, "strict-fp32": False, "tf32": True, "bf16": True}
@@ -30,7 +31,8 @@ def use_cache(folder: Path, threads: int) -> None:
     """Points torch.compile's caches at a folder. Before the first compile of a process."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
     os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(threads)
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    os.environ[_THREADS] = str(threads)
 
 
 def build(name: str, module: ProblemModule, model: torch.nn.Module) -> Any:
@@ -39,6 +41,9 @@ def build(name: str, module: ProblemModule, model: torch.nn.Module) -> Any:
         return model
     if name in _MODES:
         torch._dynamo.reset()
+        if name != "compile":
+            # A product's autotuning compiles dozens of kernels; one kernel compiles faster without a pool.
+            torch._inductor.config.compile_threads = int(os.environ.get(_THREADS, "1"))
         return torch.compile(model, mode=_MODES[name], dynamic=False)
     shipped = getattr(module.module, "baselines", None) or {}
     if name not in shipped:

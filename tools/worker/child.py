@@ -46,7 +46,6 @@ class Child:
             "weights": self.take_weights,
             "workload": self.map_workload,
             "call": self.call,
-            "burst": self.burst,
             "trace": self.trace,
         }
         while True:
@@ -134,17 +133,6 @@ class Child:
         shape = self._deliver(result, 0)
         self.stopwatch.synchronize()
         return {"ms": milliseconds, "host_ms": host_ms, "total_ms": (time.perf_counter() - host_started) * 1e3, **shape}
-
-    def burst(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
-        """Runs forward once on each of the first `count` input sets, back to back, timed as one."""
-        model = self.instances[body["instance"]]
-        sets = self.rotation[: int(body["count"])]
-        results, milliseconds, host_ms = self.stopwatch.time_many(model, sets, float(body["lead_ms"]))
-        shape: dict[str, Any] = {}
-        for index, result in enumerate(results):
-            shape = self._deliver(result, index)
-        self.stopwatch.synchronize()
-        return {"ms": milliseconds, "host_ms": host_ms, **shape}
 
     def trace(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
         """GPU time of one call by kernel name, in ms, as the profiler tells it."""

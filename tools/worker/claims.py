@@ -49,7 +49,6 @@ _BY_REQUEST: dict[str, type[_Claim]] = {
     "construct": _Constructed,
     "weights": _Loaded,
     "call": _Called,
-    "burst": _Called,
     "trace": _Traced,
 }
 

@@ -14,6 +14,10 @@ _WAKE_UP_MS = 0.15
 _perf_counter = time.perf_counter
 
 
+def _nothing() -> None:
+    """The call that takes no time."""
+
+
 class Stopwatch:
     """Times calls of a model on one device."""
 
@@ -28,6 +32,13 @@ class Stopwatch:
         """Waits for everything on the device, on every stream."""
         if self.gpu:
             self._synchronize()
+
+    def event_ms(self) -> float:
+        """What a pair of events reads with nothing between them."""
+        if not self.gpu:
+            return 0.0
+        readings = sorted(self.time_many(_nothing, [[]], 0.2)[1] for _ in range(21))
+        return readings[len(readings) // 2]
 
     def time(self, model: Any, arguments: list[Any], lead_ms: float) -> tuple[Any, float, float]:
         """One call: its result, its time on the device, and the host's time to enqueue it, both in ms."""

@@ -31,7 +31,8 @@ def main(channel: socket.socket, params: dict[str, Any]) -> None:
         note = _run_forward(Path(body["path"]), body["init"], body["workloads"], trace)
         reply: dict[str, Any] = {"ok": True, "note": note}
     except BaseException as error:  # noqa: BLE001 - whatever hostile code raises is reported, and only that
-        if kind_of(error) in ("compile", "resource") or isinstance(error, fake_cuda.CompileFailed):
+        refused = kind_of(error) in ("compile", "resource") and not isinstance(error, MemoryError)
+        if refused or isinstance(error, fake_cuda.CompileFailed):
             reply = {"ok": False, "error": _with_cause(error)}
         else:
             reply = {"ok": True, "note": f"not compiled ahead: {describe(error)}"}

@@ -24,6 +24,7 @@ from ..cell import channel_from
 from ..fork_server import ForkServer
 from . import baselines, compare, draws, hidden, identity, structure, vetting
 from .bench import Bench, Flush, OwnCalls
+from .clock import Stopwatch
 from .expectation import Expectation, clone_nested, expect
 from .problem_module import ProblemModule
 
@@ -52,6 +53,7 @@ class Judge:
             torch.cuda.set_device(self.device)
             torch.cuda.init()
         self.flush = Flush(self.device)
+        self.event_ms = Stopwatch(self.device).event_ms()
         self.before_timing: Callable[[], None] = lambda: None
         """Called before the first timed call: returns once nothing else uses the GPU."""
 
@@ -148,7 +150,7 @@ class Judge:
                 milliseconds = calls.time(clone_nested(values))[1]
                 if not calls.lead.exposed:
                     break
-            times.append(milliseconds)
+            times.append(milliseconds - self.event_ms)
         summary = statistics.sample([max(t, 1e-6) for t in times])
         self._own[(name, workload.name)] = calls
         return Baseline(
@@ -158,6 +160,13 @@ class Judge:
             std_ms=summary.std_ms,
             build_seconds=seconds,
         ).model_dump()
+
+    def use_baselines(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Takes the best baselines to interleave with. What was built for measuring is built anew when it is needed:
+        building one torch.compile mode resets the others."""
+        self.best_baseline = body["best_baseline"]
+        self._own.clear()
+        return {"ok": True}
 
     def vet(self, _body: dict[str, Any]) -> dict[str, Any]:
         """Refuses problems that cannot be judged; notes otherwise."""
@@ -212,6 +221,7 @@ def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) 
         "open": judge.open,
         "vet": judge.vet,
         "baseline": judge.baseline,
+        "use_baselines": judge.use_baselines,
         "identity": judge.identity,
         "evaluate": judge.evaluate,
     }

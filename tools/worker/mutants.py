@@ -8,6 +8,7 @@ since it may be legally redundant.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -73,7 +74,7 @@ def _mutants(judge: "Judge", workload: Workload) -> Iterator[tuple[str, Answer]]
     yield "another draw's output", lambda _: _run(judge, judge.inputs(workload, "problem", 77))
     for number, value in enumerate(judge.inputs(workload, "problem", 0)):
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 1:
-            yield f"half of input {number}", lambda inputs, n=number: _run(judge, _halved(inputs, n))
+            yield f"half of input {number}", partial(_run_halved, judge, number)
     if _computes_in_fp32(judge, workload) and judge.problem.precision in ("reference", "strict-fp32"):
         yield "bfloat16 inputs", lambda inputs: _run(judge, _rounded(inputs))
 
@@ -111,6 +112,10 @@ def _halved(inputs: list[Any], number: int) -> list[Any]:
     dense.narrow(dim, tensor.shape[dim] // 2, tensor.shape[dim] - tensor.shape[dim] // 2).zero_()
     changed[number] = dense
     return list(changed)
+
+
+def _run_halved(judge: "Judge", number: int, inputs: list[Any]) -> list[torch.Tensor]:
+    return _run(judge, _halved(inputs, number))
 
 
 def _rounded(inputs: Any) -> Any:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from .bench import Bench, Flush, Lead, OwnCalls
 from .expectation import Expectation, check_layout, clone_nested, same_values
 from .session import CandidateFailed, Session
 
+_FIRST_LOOK = 10
 _EXPOSED_RETRIES = 3
 """A call whose launch was not hidden is measured again; after this many it is launch-bound and counts as it is."""
 
@@ -25,6 +27,8 @@ class Plan:
     warm_ups: int = 10
     deadline_s: float = 30.0
     instance: str = "timed"
+    give_up_ms: float | None = None
+    """A candidate whose first pairs are slower than this is not timed to the end."""
 
 
 @dataclass
@@ -83,7 +87,16 @@ def run_pairs(duel: Duel, plan: Plan) -> Pairs:
         found.warm_host_ms.append(float(reply["host_ms"]))
     for number in range(plan.pairs):
         _one_pair(duel, plan, found, number)
+        if number + 1 == _FIRST_LOOK:
+            _give_up_if_hopeless(plan, found)
     return found
+
+
+def _give_up_if_hopeless(plan: Plan, found: Pairs) -> None:
+    middle = median(found.candidate_ms)
+    if plan.give_up_ms is not None and middle > plan.give_up_ms:
+        text = f"not timed to the end: {middle:.4f} ms after {_FIRST_LOOK} pairs, far behind the best"
+        raise CandidateFailed(Status.UNVERIFIED, text)
 
 
 def _one_pair(duel: Duel, plan: Plan, found: Pairs, number: int) -> None:

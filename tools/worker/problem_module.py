@@ -15,7 +15,7 @@ from ...state.errors import InvalidProblem
 from ...state.problem import Problem, Target, TensorSpec, Workload
 from . import buffers, structure
 
-_DTYPES = {"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"}
+DTYPES = {"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"}
 _PRECISIONS = ("reference", "strict-fp32", "tf32", "bf16")
 
 
@@ -150,7 +150,7 @@ class ProblemModule:
             raise self.fault(f"get_inputs: {error}") from error
         specs = [buffers.spec_of(tensor) for tensor in tensors]
         for spec in specs:
-            if spec.dtype not in _DTYPES:
+            if spec.dtype not in DTYPES:
                 raise self.fault(f"get_inputs: dtype {spec.dtype} is not supported")
         return Workload(
             name=name,

@@ -35,9 +35,14 @@ def preload() -> None:
 def _load_triton_driver() -> None:
     """Triton's C glue, compiled at first use and then kept in this process: a second saved in every fork."""
     try:
+        from triton.backends.compiler import GPUTarget
+        from triton.backends.nvidia.compiler import CUDABackend
         from triton.backends.nvidia.driver import CudaUtils
 
         CudaUtils()
+        for arch in (80, 89, 90, 100):
+            # Asks ptxas for its version, a tenth of a second in every fork otherwise.
+            CUDABackend(GPUTarget("cuda", arch, 32)).hash()
     except (ImportError, OSError, RuntimeError):
         return  # no driver library on this machine
 

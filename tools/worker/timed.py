@@ -1,4 +1,4 @@
-"""Times a candidate on one workload: pairs against the best baseline, bursts where calls are short."""
+"""Times a candidate on one workload: pairs against the best baseline."""
 
 from statistics import median
 from typing import TYPE_CHECKING
@@ -7,8 +7,7 @@ from ...state.evaluation import Status
 from ...state.problem import Workload
 from ...state.timing import Timing
 from .. import statistics
-from . import bursts, conditions, pairs
-from .expectation import Expectation
+from . import conditions, pairs
 from .session import CandidateFailed
 from .trial import Trial
 from .verifier import Verifier
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 _MEASUREMENTS = 4
 """The first and up to three more when the spread is too large."""
+_LEAST_MS = 1e-4
 _WALL_SLACK_MS = 0.5
 _WALL_SHARE = 0.25
 
@@ -27,7 +27,11 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
     expected = judge.expectation(workload, "problem", 0, "timed")
     name = trial.baseline or judge.best_baseline.get(workload.name, "eager")
     gpu = judge.device.type == "cuda"
-    plan = pairs.Plan(deadline_s=trial.call_s) if gpu else pairs.Plan(pairs=4, warm_ups=2, deadline_s=trial.call_s)
+    plan = (
+        pairs.Plan(deadline_s=trial.call_s, give_up_ms=trial.give_up_ms)
+        if gpu
+        else pairs.Plan(pairs=4, warm_ups=2, deadline_s=trial.call_s)
+    )
     duel = pairs.Duel(
         session=trial.session,
         bench=trial.map(workload, expected),
@@ -43,15 +47,10 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
         if statistics.spread(found.candidate_ms) <= statistics.SPREAD_LIMIT:
             break
     _hold_wall_clock(judge, trial, workload, found)
-    candidate_ms, baseline_ms = found.candidate_ms, found.baseline_ms
+    candidate_ms, baseline_ms = (_without(judge.event_ms, side) for side in (found.candidate_ms, found.baseline_ms))
     notes = []
-    if gpu and not expected.mutated and _short(found):
-        slopes = _by_bursts(judge, trial, workload, expected, duel)
-        if slopes is not None:
-            candidate_ms, baseline_ms = slopes.candidate_ms, slopes.baseline_ms
-            notes.append("timed by bursts")
-            if median(slopes.host_ms) > median(candidate_ms):
-                notes.append(f"launch-bound: the host needs {median(slopes.host_ms) * 1e3:.0f} us a call")
+    if median(found.host_ms) > median(candidate_ms):
+        notes.append(f"launch-bound: the host needs {median(found.host_ms) * 1e3:.0f} us a call")
     spread = statistics.spread(candidate_ms)
     stable = not gpu or spread <= statistics.SPREAD_LIMIT
     if not stable:
@@ -78,21 +77,9 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
     )
 
 
-def _short(found: pairs.Pairs) -> bool:
-    return min(median(found.candidate_ms), median(found.baseline_ms)) < bursts.BELOW_MS
-
-
-def _by_bursts(
-    judge: "Judge", trial: Trial, workload: Workload, expected: Expectation, duel: pairs.Duel
-) -> bursts.Slopes | None:
-    """Slopes over 64 input sets, None where they do not fit."""
-    import torch
-
-    single = duel.bench.input_layout.size_bytes + duel.bench.output_layout.size_bytes
-    if not bursts.sets_fit(single, torch.cuda.mem_get_info()[0]):
-        return None
-    bench = trial.map(workload, expected, bursts.SETS)
-    return bursts.run_bursts(duel, bench, "timed", trial.call_s)
+def _without(event_ms: float, times: list[float]) -> list[float]:
+    """Times less what a pair of events reads with nothing between them; a microsecond matters where calls take five."""
+    return [max(t - event_ms, _LEAST_MS) for t in times]
 
 
 def _hold_wall_clock(judge: "Judge", trial: Trial, workload: Workload, found: pairs.Pairs) -> None:

@@ -34,9 +34,10 @@ class Trial:
         self.session = session
         self.path = str(body["path"])
         self.baseline = body.get("baseline")
+        self.give_up_ms = body.get("give_up_ms") if body.get("tier") == "quick" else None
         self.identity = bool(body.get("identity"))
         """The candidate is the reference itself: its calls calibrate the hop."""
-        self.call_s = _COMPILED_CALL_S if body.get("compiled") else _CALL_S
+        self.call_s = float(body.get("call_limit_s") or (_COMPILED_CALL_S if body.get("compiled") else _CALL_S))
         self.setup_ms = 0.0
         self.mapped: tuple[str, int] = ("", 0)
         self._roundoffs: list[float] = []

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .judge import Judge
 
 _QUICK_KINDS = ("problem", "normal", "spike", "negative")
+_HIDDEN_KINDS = ("problem", "normal", "negative")
 
 
 class Stages:
@@ -115,7 +116,8 @@ def _battery(judge: "Judge", tier: str) -> Sequence[tuple[Workload, tuple[str, .
         return [(problem.smallest, kinds)]
     others = sorted((w for w in problem.workloads[1:]), key=lambda w: w.input_bytes)
     hidden = [] if quick else judge.hidden_workloads()
-    return [(w, ("normal",) if quick else kinds) for w in [*others, *hidden]] + [(problem.primary, kinds)]
+    smaller = [(w, ("normal",) if quick else kinds) for w in others]
+    return [*smaller, *((w, _HIDDEN_KINDS) for w in hidden), (problem.primary, kinds)]
 
 
 def _timed(judge: "Judge", tier: str) -> list[Workload]:

@@ -13,7 +13,7 @@ from .trial import REPEATS_BELOW, as_check
 if TYPE_CHECKING:
     from .judge import Judge
 
-_AUDITS = 2
+_AUDITS = 1
 _LUCK = 4.0
 """One draw of few elements can be unlucky by this factor; pooled draws were checked before."""
 

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from . import mutants, structure
+from .buffers import dtype_name
 from .expectation import clone_nested, same_values
+from .problem_module import DTYPES, first_line
 
 if TYPE_CHECKING:
     from .judge import Judge
@@ -20,7 +22,7 @@ def vet(judge: "Judge") -> list[str]:
     try:
         output = model(*clone_nested(first))
     except Exception as error:
-        raise fault(f"forward raises {type(error).__name__}: {str(error).splitlines()[0]}") from error
+        raise fault(f"forward raises {first_line(error)}") from error
     if any(not torch.equal(a, b) for a, b in zip(before, _generator_states(judge.device), strict=True)):
         raise fault("the reference draws random numbers; a random reference cannot be judged")
     try:
@@ -29,6 +31,9 @@ def vet(judge: "Judge") -> list[str]:
         raise fault(f"forward returns {error}") from error
     if not tensors:
         raise fault("forward returns no tensor")
+    for tensor in tensors:
+        if dtype_name(tensor.dtype) not in DTYPES:
+            raise fault(f"forward returns dtype {dtype_name(tensor.dtype)}, which is not supported")
     floating = [t for t in tensors if t.is_floating_point()]
     if floating and all(bool(t.isnan().all()) for t in floating if t.numel()):
         raise fault("the reference's output is NaN everywhere")
