@@ -34,16 +34,23 @@ class Template(Protocol):
         """Whether it can express the program."""
         ...
 
-    def slots(self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet) -> tuple[Slot, ...]:
+    def slots(
+        self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
+    ) -> tuple[Slot, ...]:
         """The choices for this program at these sizes, defaults chosen well."""
         ...
 
-    def legal(self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> bool:
+    def legal(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> bool:
         """Whether a combination of choices can compile and run."""
         ...
 
     def render(
-        self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[int | str, ...], str]]
+        self,
+        program: LoopProgram | MatmulProgram,
+        setting: Setting,
+        values: dict[str, tuple[tuple[int | str, ...], str]],
     ) -> KernelSource:
         """Source for one setting. `values` gives shape and dtype of every value, for the outputs."""
         ...
