@@ -4,16 +4,18 @@ import json
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from warpsmith.tools.cell import Cell
 from warpsmith.tools.fork_server import ForkServer, Spawn
 from warpsmith.tools.server_process import ServerProcess
 from warpsmith.tools.worker.session import CandidateFailed, Session
 
+SECRET = "a-secret-that-the-servers-parent-holds"
 _MARK = "REPORT "
 
 
@@ -23,7 +25,7 @@ class Boxes:
     def __init__(self, server: ForkServer, folder: Path) -> None:
         self.server = server
         self.folder = folder
-        self.sessions: list[Session] = []
+        self.cells: list[Cell] = []
         self.endings: list[dict[str, Any]] = []
 
     def scratch(self) -> Path:
@@ -36,17 +38,18 @@ class Boxes:
         """A boxed process with a candidate file in its scratch folder, not loaded yet."""
         scratch = Path(box.setdefault("scratch", str(self.scratch())))
         (scratch / "candidate.py").write_text(textwrap.dedent(code))
-        session = Session(self.server, Spawn("candidate", {"device": "cpu"}, box, max_memory_bytes))
-        session.start()
-        self.sessions.append(session)
-        return session, scratch / "candidate.py"
+        cell = Cell(self.server, Spawn("candidate", {"device": "cpu"}, box, max_memory_bytes), 60.0)
+        self.cells.append(cell)
+        cell.wait_until_ready()
+        return Session(self.server, cell.pid, cell.channel, cell.notes), scratch / "candidate.py"
 
     def fate(self, code: str, deadline_s: float = 30.0, **options: Any) -> CandidateFailed:
         """Loads code that must not survive, and says what the judge makes of it."""
         session, path = self.start(code, **options)
         with pytest.raises(CandidateFailed) as caught:
             session.ask("load", deadline_s, path=str(path))
-        self.endings.append(session.end())
+        session.end()
+        self.endings.append(self.server.kill(self.cells[-1].pid))
         return caught.value
 
     def report(self, code: str, **options: Any) -> Any:
@@ -57,15 +60,17 @@ class Boxes:
         return json.JSONDecoder().raw_decode(text.split(_MARK, 1)[1])[0]
 
     def end(self) -> None:
-        for session in self.sessions:
-            session.end()
+        for cell in self.cells:
+            cell.__exit__()
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[ForkServer]:
     """A fork server that can compile for a GPU and runs candidates on the CPU."""
     folder = Path(tempfile.mkdtemp(prefix="warpsmith-server-"))
-    process = ServerProcess(folder, 240.0, interpret=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WARPSMITH_TEST_API_KEY", SECRET)
+        process = ServerProcess(folder, 240.0, interpret=False)
     process.hello()
     yield process.client
     process.close()
@@ -89,6 +94,3 @@ def namespaces(boxes: Boxes) -> None:
     refused = [note for note in session.notes if note.startswith("namespaces")]
     if refused:
         pytest.skip(refused[0])
-
-
-Report = Callable[..., Any]
