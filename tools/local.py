@@ -5,7 +5,6 @@ import shutil
 import tempfile
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pydantic import Field
 from ..state.base import Record
 from ..state.candidate import Candidate, reference_as_candidate
 from ..state.device import DeviceSheet
-from ..state.errors import InfraError, InvalidInput, InvalidProblem
+from ..state.errors import InfraError, InvalidInput
 from ..state.evaluation import CompileReport, Evaluation, Status, Tier
 from ..state.lowered import LoweredGraph
 from ..state.problem import Problem
@@ -26,7 +25,8 @@ from .cell import Cell
 from .compile_pool import Compiled, CompilePool, decisive_line
 from .fork_server import Spawn
 from .harness import Harness
-from .judge_handle import JudgeHandle, checked
+from .judge_handle import JudgeHandle
+from .problem_reader import ProblemReader
 from .screen import screen
 from .server_process import ServerProcess
 
@@ -37,7 +37,7 @@ _GIVE_UP = 2.0
 _IDENTITY_ATTEMPTS = 3
 _GIVE_UP = 2.0
 """Candidates this many times slower than the best are not timed to the end."""
-_DESCRIBE_S, _LOWER_S, _OPEN_S, _BASELINE_S, _EVALUATE_S = 60.0, 40.0, 180.0, 400.0, 600.0
+_OPEN_S, _BASELINE_S, _EVALUATE_S = 180.0, 400.0, 600.0
 
 
 class HarnessSettings(Record):
@@ -82,8 +82,6 @@ class LocalHarness:
         self._waiting = threading.Semaphore(2)
         """Cells alive at once: the one being judged, and the next."""
         self._judges: dict[str, JudgeHandle] = {}
-        self._graphs: dict[tuple[str, str], Future[LoweredGraph]] = {}
-        self._lowering = ThreadPoolExecutor(4)
         self._best_ms: dict[str, float] = {}
         """Best time a problem so far: candidates far behind it are given up early."""
         self._evaluated: dict[tuple[str, str, str], Evaluation] = {}
@@ -105,6 +103,7 @@ class LocalHarness:
             self._servers.append(ServerProcess(self.work_dir, settings.start_timeout_s, interpret=False))
         self._hello = self._servers[0].hello()
         self._server = self._servers[0].client
+        self._reader = ProblemReader(self._server)
         self._device = self._find_device()
         self.dry = self._device.simulated
         self._servers[-1].hello()
@@ -115,19 +114,7 @@ class LocalHarness:
         return self._device
 
     def load(self, path: Path) -> Problem:
-        try:
-            source = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InvalidProblem(f"{path}: no such file") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidProblem(f"{path}: cannot be read: {error}") from error
-        reply = self._ask_once("problem", {"op": "describe", "path": str(path), "source": source}, _DESCRIBE_S, path)
-        problem = Problem.model_validate(reply["problem"])
-        # Vetting, bounds and planning each need a lowered graph; all of them start now.
-        self._lowered(problem, "default", dynamic=True)
-        for workload in problem.workloads:
-            self._lowered(problem, workload.name)
-        return problem
+        return self._reader.load(path)
 
     def vet(self, problem: Problem) -> tuple[str, ...]:
         with self._gpu_lock:
@@ -135,30 +122,7 @@ class LocalHarness:
         return tuple(reply["notes"])
 
     def lower(self, problem: Problem) -> LoweredGraph:
-        return self._lowered(problem, "default", dynamic=True).result()
-
-    def _lowered(self, problem: Problem, workload: str, dynamic: bool = False) -> Future[LoweredGraph]:
-        """The reference at one workload's sizes, or with its free dimensions symbolic; each is lowered once."""
-        key = (problem.id, f"{workload}/{dynamic}")
-        if key not in self._graphs:
-            self._graphs[key] = self._lowering.submit(self._lower_in_worker, problem, workload, dynamic)
-        return self._graphs[key]
-
-    def _lower_in_worker(self, problem: Problem, workload: str, dynamic: bool) -> LoweredGraph:
-        body = {
-            "op": "lower",
-            "path": problem.path,
-            "source": problem.source,
-            "arguments": next(w.arguments for w in problem.workloads if w.name == workload),
-            "dynamic": dynamic,
-            "deadline_s": _LOWER_S - 10,
-        }
-        try:
-            reply = self._ask_once("problem", body, _LOWER_S, Path(problem.path))
-        except InvalidProblem as error:
-            # A reference that cannot be lowered can still be judged: only the planner loses its sight.
-            return LoweredGraph(nodes=(), outputs=None, unsupported=str(error))
-        return LoweredGraph.model_validate(reply["graph"])
+        return self._reader.lowered(problem, problem.primary.name, dynamic=True).result()
 
     def baseline(self, problem: Problem) -> Baselines:
         wanted = [(name, w.name) for w in problem.timed_workloads for name in self._baseline_names(problem, w.name)]
@@ -318,7 +282,7 @@ class LocalHarness:
         return Profile(candidate=candidate.id, reason=f"not profiled ({reason})")
 
     def close(self) -> None:
-        self._lowering.shutdown(wait=True, cancel_futures=True)
+        self._reader.close()
         self._close_judges()
         for server in self._servers:
             server.close()
@@ -351,24 +315,9 @@ class LocalHarness:
     def _bounds(self, problem: Problem) -> dict[str, dict[str, float]]:
         """Void bound and speed of light a workload; zeros where the reference cannot be lowered."""
         return {
-            w.name: roofline.bounds(self._lowered(problem, w.name).result(), self._device).model_dump()
+            w.name: roofline.bounds(self._reader.lowered(problem, w.name).result(), self._device).model_dump()
             for w in problem.workloads
         }
-
-    def _ask_once(self, role: str, body: dict[str, Any], deadline_s: float, path: Path) -> dict[str, Any]:
-        """One request to a fresh trusted worker."""
-        pid, channel = self._server.spawn(Spawn(role))
-        try:
-            wire.send(channel, body)
-            reply = wire.receive(channel, deadline_s, max_bytes=64 << 20).body
-        except wire.WireTimeout:
-            raise InvalidProblem(f"{path}: {body['op']} did not end within {deadline_s:.0f} s") from None
-        except wire.WireError as error:
-            raise InvalidProblem(f"{path}: its process died during {body['op']} ({error})") from error
-        finally:
-            channel.close()
-            self._server.kill(pid)
-        return checked(reply)
 
     def _wants_interpreter(self) -> bool:
         """Triton decides at import whether it interprets, so this is settled before the server starts."""
