@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import wire
-from . import roles, warden
+from . import linux, roles, warden
 from .sandbox import Box, close_inherited
 
 _KILL_GRACE_S = 5.0
@@ -125,6 +125,7 @@ def _become_worker(body: dict[str, Any], channel_fd: int, report_fd: int, server
     """In the fork: never returns."""
     try:
         gc.disable()  # a collection would copy every shared page that it visits
+        linux.prctl_death_signal(signal.SIGKILL)  # no worker outlives the server, not even one that hangs
         keep = {channel_fd, report_fd, server_end.fileno()}
         role, params = body["role"], body.get("params", {})
         if body.get("box") is None:
