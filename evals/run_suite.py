@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..state.base import Record, digest
+from ..state.channels import Context
 from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
 from ..state.trajectory import Result
 from . import provenance
@@ -131,7 +132,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--problems", default="", help="comma-separated names; all by default")
     parser.add_argument("--shard", default="0/1", help="i/n: every n-th problem from i")
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU to measure on")
-    parser.add_argument("--budget", type=int, default=30, help="candidates to evaluate per problem")
+    parser.add_argument("--budget", type=int, default=Context().budget, help="candidates to evaluate per problem")
     parser.add_argument("--seconds", type=float, default=600.0, help="wall time per problem")
     parser.add_argument("--languages", choices=("triton", "cuda", "both"), default="both")
     parser.add_argument("--seed", type=int, default=0)

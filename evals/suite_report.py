@@ -53,6 +53,8 @@ class SuiteRow(Record):
     candidates_tried: int = 0
     statuses: dict[str, int] = {}
     seconds: float = 0.0
+    """Wall time of the run, without measuring baselines."""
+    baseline_seconds: float = 0.0
     stop_reason: str = ""
     error_class: str = ""
     message: str = ""
@@ -102,7 +104,8 @@ def row_of(problem: SuiteProblem, result: Result, source_id: str, commit: str) -
         custom_share=result.custom_share,
         candidates_tried=result.tried,
         statuses=result.statuses,
-        seconds=round(result.seconds, 2),
+        seconds=round(result.seconds - result.baseline_seconds, 2),
+        baseline_seconds=round(result.baseline_seconds, 2),
         stop_reason=result.stop_reason,
         error_class=result.error_class,
         source_id=source_id,

@@ -82,6 +82,7 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         statuses=dict(sorted(Counter(row.status.value for row in rows).items())),
         trajectory=tuple(_entry(row, services.run) for row in rows),
         seconds=state.seconds_used,
+        baseline_seconds=baselines.measured_seconds if baselines else 0.0,
         dry_run=state.dry_run,
         device=services.device,
         warpsmith_version=__version__,

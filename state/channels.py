@@ -26,7 +26,7 @@ class Context(BaseModel):
     languages: Languages = Field(
         default="both", title="Languages", description="Triton, CUDA, or explore in Triton and rewrite the best in CUDA"
     )
-    budget: int = Field(default=30, ge=1, le=10_000, title="Evaluations", description="Most candidates to evaluate")
+    budget: int = Field(default=18, ge=1, le=10_000, title="Evaluations", description="Most candidates to evaluate")
     seconds: float = Field(default=600.0, gt=0, title="Seconds", description="Wall time after which no round starts")
     seed: int = Field(default=0, ge=0, title="Seed", description="Seed of every random choice of the search")
     width: int = Field(default=4, ge=1, le=64, title="Width", description="Candidates proposed a round")

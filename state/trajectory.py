@@ -112,6 +112,8 @@ class Result(Record):
     """How many candidates ended in each status."""
     trajectory: tuple[TrajectoryEntry, ...] = ()
     seconds: float = 0.0
+    baseline_seconds: float = 0.0
+    """Of those, spent on measuring baselines that were not known before."""
     dry_run: bool = False
     device: DeviceSheet | None = None
     warpsmith_version: str = ""

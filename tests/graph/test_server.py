@@ -82,7 +82,7 @@ def test_the_server_shows_named_nodes_and_documented_schemas(server):
     assert {"explore", "rewrite", "tune", "propose", "evaluate", "profile", "diagnose", "feedback", "record"} <= names
     schemas = client.assistants.get_schemas(assistant["assistant_id"])
     context = schemas["context_schema"]["properties"]
-    assert context["budget"]["default"] == 30
+    assert context["budget"]["default"] == 18
     assert all(field.get("description") and field.get("title") and "default" in field for field in context.values())
     assert schemas["input_schema"]["properties"]["problem"]["description"]
     assert {"phase", "tried", "best", "best_rank", "stop_reason"} <= set(schemas["state_schema"]["properties"])
