@@ -10,7 +10,7 @@ from ...state.errors import InvalidInput
 Languages = Annotated[
     str | None, typer.Option("--languages", metavar="triton|cuda|both", help="Languages to write kernels in [both]")
 ]
-Budget = Annotated[int | None, typer.Option("--budget", help="Most candidates to evaluate [30]")]
+Budget = Annotated[int | None, typer.Option("--budget", help="Most candidates to evaluate [18]")]
 Seconds = Annotated[float | None, typer.Option("--seconds", help="Wall time after which no round starts [600]")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the search [0]")]
 Arch = Annotated[str | None, typer.Option("--arch", help="Target of a dry run [sm_90]")]

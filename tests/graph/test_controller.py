@@ -105,7 +105,8 @@ def test_the_speed_of_light_ends_the_search(problem_file, tmp_path, given):
 )
 def test_a_target_is_beaten_only_on_its_own_gpu(problem_file, tmp_path, given, gpu, reason, beaten):
     target = Target(ms=0.7, gpu=gpu, workload="default", source="a leaderboard")
-    result = optimize(problem_file, given=given(harness=ScriptedHarness(target=target)), out=str(tmp_path))
+    given_harness = given(harness=ScriptedHarness(target=target))
+    result = optimize(problem_file, given=given_harness, out=str(tmp_path), budget=30)
     assert result.stop_reason == reason
     assert (result.target.beaten, result.target.comparable) == (beaten, beaten)
     assert result.target.gap < 0
