@@ -17,7 +17,7 @@ from ..state.brief import Brief
 from ..state.candidate import Language
 from ..state.channels import Context, ProposeTask
 from ..state.device import DeviceSheet
-from ..state.errors import InfraError
+from ..state.errors import InfraError, InvalidInput
 from ..state.lowered import LoweredGraph
 from ..state.plan import Plan
 from ..state.problem import Problem
@@ -157,6 +157,7 @@ def open_services(run_dir: Path, context: Context, given: Collaborators | None =
     """Services by the run's settings and what the caller brings."""
     given = given or Collaborators()
     harness = given.harness or open_harness_for(context)
+    _need_toolchain(harness, context)
     planner = given.planner or _planner(context)
     writers = given.writers if given.writers is not None else _writers(context)
     if context.record is not None:
@@ -174,6 +175,16 @@ def open_services(run_dir: Path, context: Context, given: Collaborators | None =
         listeners=given.listeners,
         owns_harness=given.harness is None,
     )
+
+
+def _need_toolchain(harness: Harness, context: Context) -> None:
+    """Raises InvalidInput where CUDA kernels are asked for and nothing can compile them."""
+    versions = harness.device().versions
+    if context.languages != "triton" and "torch" in versions and "cupy" not in versions:
+        raise InvalidInput(
+            "CuPy is not installed, so CUDA kernels cannot be compiled: "
+            "install the extra cuda13 or cuda12, or use --languages triton"
+        )
 
 
 def open_harness_for(context: Context) -> Harness:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ..state.base import Record
+from ..state.base import Record, digest
 from ..state.candidate import Candidate, reference_as_candidate
 from ..state.device import DeviceSheet
 from ..state.errors import InfraError, InvalidInput
@@ -31,9 +31,15 @@ from .screen import screen
 from .server_process import ServerProcess
 
 BASELINE_NAMES = ("eager", "compile", "max-autotune", "cuda-graphs")
+_PROBE_S = 120.0
+_LEAST_FREE_SHARE = 0.5
+"""A GPU with less of its memory free is somebody else's."""
 _IDENTITY_ATTEMPTS = 3
 _GIVE_UP = 2.0
 """Candidates this many times slower than the best are not timed to the end."""
+_PROBE_S = 120.0
+_LEAST_FREE_SHARE = 0.5
+"""A GPU with less of its memory free is somebody else's."""
 _IDENTITY_ATTEMPTS = 3
 _GIVE_UP = 2.0
 """Candidates this many times slower than the best are not timed to the end."""
@@ -96,18 +102,17 @@ class LocalHarness:
 
     def _start(self) -> None:
         settings = self.settings
-        interpret = self._wants_interpreter()
-        self._servers.append(ServerProcess(self.work_dir, settings.start_timeout_s, interpret, settings.gpu))
-        if interpret:
-            # Triton decides at import whether it interprets; compiling needs a server that does not.
-            self._servers.append(ServerProcess(self.work_dir, settings.start_timeout_s, interpret=False))
-        self._hello = self._servers[0].hello()
-        self._server = self._servers[0].client
-        self._reader = ProblemReader(self._server)
+        self._servers = [ServerProcess(self.work_dir, settings.start_timeout_s, interpret=False, gpu=settings.gpu)]
+        if not self._expects_gpu():
+            self._start_interpreter()
         self._device = self._find_device()
         self.dry = self._device.simulated
+        if self.dry and len(self._servers) == 1:
+            self._start_interpreter()
         self._servers[-1].hello()
-        self.compiler = CompilePool(self._servers[-1].client, self.work_dir, self._device, settings.compile_workers)
+        self._server = self._servers[-1].client
+        self._reader = ProblemReader(self._server)
+        self.compiler = CompilePool(self._servers[0].client, self.work_dir, self._device, settings.compile_workers)
         self.baselines = BaselineFile(settings.baseline_file)
 
     def device(self) -> DeviceSheet:
@@ -319,31 +324,51 @@ class LocalHarness:
             for w in problem.workloads
         }
 
-    def _wants_interpreter(self) -> bool:
-        """Triton decides at import whether it interprets, so this is settled before the server starts."""
-        if self.settings.dry_run is not None:
-            return self.settings.dry_run
-        return not any(Path("/dev").glob("nvidia[0-9]*"))
+    def _expects_gpu(self) -> bool:
+        """Whether it is worth asking a worker for a GPU."""
+        return self.settings.dry_run is not True and any(Path("/dev").glob("nvidia[0-9]*"))
+
+    def _start_interpreter(self) -> None:
+        """Triton decides at import whether it interprets, so a dry run's candidates need a server of their own; the
+        first one compiles."""
+        self._servers.append(ServerProcess(self.work_dir, self.settings.start_timeout_s, interpret=True))
 
     def _find_device(self) -> DeviceSheet:
-        versions = dict(self._hello.get("versions", {}))
-        cache = self.work_dir / "device.json"
-        why = "dry run asked for"
-        if not self._hello.get("interpreted"):
-            if cache.exists():
-                return DeviceSheet.model_validate_json(cache.read_text())
-            pid, channel = self._server.spawn(Spawn("device"))
-            reply = wire.receive(channel, 120.0).body
-            channel.close()
-            self._server.kill(pid)
-            if reply["gpu"] is not None:
-                sheet = device_sheets.measured_sheet(reply["gpu"], versions)
-                cache.write_text(sheet.model_dump_json())
+        versions = dict(self._servers[0].hello().get("versions", {}))
+        why = "a dry run was asked for" if self.settings.dry_run else "there is none"
+        if self._expects_gpu():
+            sheet, why = self._probe(versions)
+            if sheet is not None:
                 return sheet
-            why = reply["why"]
         if self.settings.require_gpu:
             raise InvalidInput(f"--require-gpu: no usable GPU ({why}); leave it out for a dry run")
         return device_sheets.target_sheet(self.settings.arch, versions)
+
+    def _probe(self, versions: dict[str, str]) -> tuple[DeviceSheet | None, str]:
+        """The GPU as measured, once for a work folder and set of versions; or why there is none."""
+        cache = self.work_dir / f"device-{digest(self.settings.gpu, versions)[:12]}.json"
+        if cache.exists():
+            return DeviceSheet.model_validate_json(cache.read_text()), ""
+        client = self._servers[0].client
+        pid, channel = client.spawn(Spawn("device"))
+        try:
+            reply = wire.receive(channel, _PROBE_S).body
+        except wire.WireError as error:
+            reply = {"gpu": None, "why": f"probing it failed: {error}"}
+        finally:
+            channel.close()
+            client.kill(pid)
+        gpu = reply["gpu"]
+        if gpu is None:
+            return None, str(reply["why"])
+        if gpu["free_bytes"] < _LEAST_FREE_SHARE * gpu["memory_bytes"]:
+            free, total = gpu["free_bytes"] >> 30, gpu["memory_bytes"] >> 30
+            raise InvalidInput(
+                f"GPU {self.settings.gpu} is busy: {free} of {total} GiB are free; end what runs on it, or use --gpu"
+            )
+        sheet = device_sheets.measured_sheet(gpu, versions)
+        cache.write_text(sheet.model_dump_json())
+        return sheet, ""
 
 
 def _is_one(reply: dict[str, Any]) -> bool:

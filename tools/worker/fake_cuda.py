@@ -76,7 +76,7 @@ class OnCpu(TorchFunctionMode):
             return self.trace.address(args[0])
         if func is torch.Tensor.cuda:
             return args[0]
-        if func is torch.Tensor.is_cuda.__get__:
+        if func == torch.Tensor.is_cuda.__get__:  # a new wrapper at each look, so never the same object
             return True
         if func in (torch.Tensor.record_stream, torch.Tensor.pin_memory):
             return args[0]
@@ -269,6 +269,16 @@ class _Kernel:
         return 0
 
 
+def _as_cupy_does(options: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Options with CuPy's and CUDA's include folders, and the headers that count in the cache's key: a run looks for
+    what was compiled with exactly these."""
+    from cupy._core import core
+
+    assemble = getattr(core, "assemble_cupy_compiler_options", None)
+    headers = getattr(core, "_get_header_source", None)
+    return (assemble(options) if assemble else options), (headers() if headers else None)
+
+
 def _install_cupy(trace: Trace) -> None:
     import cupy
     from cupy.cuda import compiler
@@ -291,8 +301,13 @@ def _install_cupy(trace: Trace) -> None:
 
         def compile(self, log_stream: Any = None) -> None:
             if self._loaded is None:
+                options, headers = _as_cupy_does(self.options)
                 self._loaded = compiler._compile_module_with_cache(
-                    self.code, self.options, arch=str(trace.capability), name_expressions=self.names
+                    self.code,
+                    options,
+                    arch=str(trace.capability),
+                    extra_source=headers,
+                    name_expressions=self.names,
                 )
                 for facts in resources.of_cubin(self._loaded.cubin):
                     trace.kernels[facts.name] = facts

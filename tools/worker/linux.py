@@ -16,6 +16,7 @@ MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
+_PR_CAPBSET_DROP, _CAPABILITIES, _CAPABILITY_VERSION_3 = 24, 64, 0x20080522
 _SYS_MOUNT_SETATTR = 442
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 1
 _MOUNT_ATTR = struct.Struct("QQQQ")
@@ -42,9 +43,27 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
 
 def make_read_only(target: str) -> None:
     """Makes a mount and all mounts below it read-only, in this mount namespace. Raises OSError (Linux before 5.12)."""
-    attributes = _MOUNT_ATTR.pack(_MOUNT_ATTR_RDONLY, 0, 0, 0)
-    arguments = (_SYS_MOUNT_SETATTR, _AT_FDCWD, target.encode(), _AT_RECURSIVE, attributes, len(attributes))
+    _set_attributes(target, _AT_RECURSIVE, added=_MOUNT_ATTR_RDONLY, removed=0)
+
+
+def make_writable(target: str) -> None:
+    """Undoes that for one mount, and leaves its other restrictions alone: some cannot be lifted. Raises OSError."""
+    _set_attributes(target, 0, added=0, removed=_MOUNT_ATTR_RDONLY)
+
+
+def _set_attributes(target: str, flags: int, added: int, removed: int) -> None:
+    attributes = _MOUNT_ATTR.pack(added, removed, 0, 0)
+    arguments = (_SYS_MOUNT_SETATTR, _AT_FDCWD, target.encode(), flags, attributes, len(attributes))
     _check(int(_libc.syscall(*arguments)), f"mount_setattr {target}")
+
+
+def drop_capabilities() -> None:
+    """Gives up every capability for good, also those that a program run as root would get back. Raises OSError."""
+    for capability in range(_CAPABILITIES):
+        if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            break  # past the last one that this kernel knows
+    header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
+    _check(_libc.capset(header, ctypes.create_string_buffer(24)), "capset")
 
 
 def prctl_death_signal(signal_number: int) -> None:

@@ -130,10 +130,12 @@ def _mount_view(box: Box) -> list[str]:
     """Own /proc; everything read-only; hidden folders empty; the interpreter and the scratch folder shown again."""
     notes = []
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    sealed = True
     try:
         # Before anything else is mounted: a folder that everybody may write to would carry notes between candidates.
         linux.make_read_only("/")
     except OSError as error:
+        sealed = False
         notes.append(f"file systems stay writable where their permissions allow: {error}")
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
     shown = [(p, True) for p in (*interpreter_folders(), *box.readable) if Path(p).exists()] + [(box.scratch, False)]
@@ -153,8 +155,10 @@ def _mount_view(box: Box) -> list[str]:
         if any(path == c or path.startswith(c + "/") for c in covers):
             Path(path).mkdir(parents=True, exist_ok=True, mode=0o755)
             linux.mount(f"/proc/self/fd/{handle}", path, "", linux.MS_BIND | linux.MS_REC)
-            flags = linux.MS_RDONLY if read_only else 0
-            linux.mount("none", path, "", linux.MS_BIND | linux.MS_REMOUNT | flags)
+            if not read_only and sealed:
+                linux.make_writable(path)
+            elif read_only and not sealed:
+                linux.mount("none", path, "", linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY)
         os.close(handle)
     for path in box.masked:
         if Path(path).is_file():
@@ -189,6 +193,8 @@ def _drop_privileges(box: Box) -> list[str]:
         return ["user: no privileges to drop"]
     inside_user_namespace = "0 0 4294967295" not in " ".join(Path("/proc/self/uid_map").read_text().split())
     if inside_user_namespace:
+        # Root of the namespace could undo every mount that was made in it.
+        linux.drop_capabilities()
         return ["user: same user as the harness, in a user namespace"]
     for folder in (box.scratch, *(str(p) for p in Path(box.scratch).rglob("*"))):
         # Links may have been planted by the candidate's compile: what they point at keeps its owner.
