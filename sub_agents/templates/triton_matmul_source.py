@@ -102,13 +102,14 @@ def output_line(name: str, value: tuple[tuple[Size, ...], str], like: str) -> st
 
 
 def batch_lines(program: MatmulProgram) -> tuple[str, ...]:
-    """Splits `rest` into one 64-bit index a batch axis, `batch_0` outermost."""
+    """One 64-bit index a batch axis from `rest`, the number of the matrix, `batch_0` outermost; `rest` stays."""
     lines = []
-    for axis in reversed(range(len(program.batch))):
-        size = written_out(program.batch[axis])
-        lines.append(f"batch_{axis} = (rest % {size}).to(tl.int64)" if axis else "batch_0 = rest.to(tl.int64)")
-        if axis:
-            lines.append(f"rest = rest // {size}")
+    for axis, size in enumerate(program.batch):
+        inner = product(program.batch[axis + 1 :])
+        index = "rest" if inner == 1 else f"rest // {written_out(inner)}"
+        # Bound last to first, as in memory; the outermost needs no remainder.
+        index = f"({index}).to(tl.int64)" if axis == 0 else f"({index} % {written_out(size)}).to(tl.int64)"
+        lines.append(f"batch_{axis} = {index}".replace("(rest)", "rest"))
     return tuple(lines)
 
 

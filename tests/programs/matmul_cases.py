@@ -54,7 +54,8 @@ def case(layout: Layout, **hints: int) -> Case:
     full = (*layout.batch, layout.m, layout.n)
     loads, body, stores = _epilogue(layout, full, out)
     for load in loads:
-        shape = {"bias": (layout.n,), "scale": (layout.m,), "residual": full, "alpha": ()}[load.value]
+        shapes = {"bias": (layout.n,), "scale": (layout.m,), "residual": full, "bias_of_head": full[1:], "alpha": ()}
+        shape = shapes[load.value]
         values[load.value] = (shape, load.dtype)
     for store in stores:
         values[store.value] = (full, store.dtype)
@@ -84,6 +85,10 @@ def _epilogue(
     if layout.epilogue == "bias_relu":
         body = (say("t0", "add", "acc", "in_bias"), say("t1", "relu", "t0"))
         return (load("bias", (*none, 0, 1)),), body, (store("t1", "y"),)
+    if layout.epilogue == "bias_of_head":
+        # One matrix for each item of the inner batch axis: the batch axes do not merge.
+        body = (say("t0", "add", "acc", "in_bias_of_head"),)
+        return (load("bias_of_head", (0, *contiguous(full[1:]))),), body, (store("t0", "y"),)
     # Every kind of broadcast, a symbolic or literal count, and two outputs of different dtypes.
     loads = (
         load("scale", (*none, 1, 0)),
@@ -167,6 +172,11 @@ SHAPES: dict[str, Layout] = {
     "batched": Layout(batch=(2, 3), m=33, n=40, k=24, epilogue="full"),
     "batched_shared_b": Layout(batch=(2, 3), m=17, n=32, k=64, b="nk", b_batched=False),
     "batched_transposed": Layout(batch=(3,), m=48, n=32, k=64, a="km", b="nk", dtype="bfloat16"),
+    "two_batch_axes": Layout(batch=(2, 3), m=20, n=24, k=64, b="nk", epilogue="bias_of_head"),
+    "two_batch_axes_bf16": Layout(
+        batch=("s0", 3), m=20, n=30, k=64, a="km", dtype="bfloat16", b_batched=False, epilogue="bias_of_head"
+    ),
+    "two_batch_axes_deep": Layout(batch=(2, 3), m=1, n=24, k=1024, b="nk", epilogue="bias_of_head"),
     "long_k": Layout(m=16, n=24, k=1000),
     "one_row": Layout(m=1, n=70, k=130, b="nk"),
     "one_column": Layout(m=70, n=1, k=130),
@@ -182,7 +192,11 @@ SHAPES: dict[str, Layout] = {
 def cases() -> dict[str, Case]:
     """Every case by name; small enough for an interpreter."""
     symbols = {"s0": 37, "s1": 3}
-    return {name: case(layout, **(symbols if name.startswith("symbolic") else {})) for name, layout in SHAPES.items()}
+    return {name: case(layout, **(symbols if _symbolic(layout) else {})) for name, layout in SHAPES.items()}
+
+
+def _symbolic(layout: Layout) -> bool:
+    return any(isinstance(size, str) for size in (*layout.batch, layout.m, layout.n, layout.k))
 
 
 LARGE: dict[str, Layout] = {
