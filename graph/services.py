@@ -157,7 +157,8 @@ def open_services(run_dir: Path, context: Context, given: Collaborators | None =
     """Services by the run's settings and what the caller brings."""
     given = given or Collaborators()
     harness = given.harness or open_harness_for(context)
-    _need_toolchain(harness, context)
+    if given.harness is None and context.replay is None:
+        _need_toolchain(harness, context)
     planner = given.planner or _planner(context)
     writers = given.writers if given.writers is not None else _writers(context)
     if context.record is not None:
