@@ -2,7 +2,7 @@
 
 Read here rather than by cuobjdump, whose version must match the compiler's. Layout: ELF64; attributes in section
 `.nv.info` as (format, attribute, size, payload) with payload (symbol index, value); static shared memory is the size of
-`.nv.shared.<kernel>`. Attribute numbers as in the `EIATTR_*` names that nvdisasm prints.
+`.nv.shared.<kernel>`, less what the system keeps. Attribute numbers as in the `EIATTR_*` names that nvdisasm prints.
 """
 
 import struct
@@ -11,6 +11,8 @@ from typing import Any
 
 _EIATTR_FRAME_SIZE, _EIATTR_REGCOUNT = 0x11, 0x2F
 _SIZED_VALUE = 4
+_RESERVED_SHARED_BYTES = 1024
+"""From sm_90 on the system keeps the first KiB of a block's static shared memory, and the section counts it."""
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 
@@ -53,7 +55,8 @@ def _read(cubin: bytes) -> list[KernelFacts]:
             kernel.spill_bytes = number
     for name, kernel in kernels.items():
         shared = sections.get(f".nv.shared.{name}")
-        kernel.shared_bytes = int(shared[5]) if shared else 0
+        reserved = _RESERVED_SHARED_BYTES if ".nv.shared.reserved.0" in sections else 0
+        kernel.shared_bytes = max(0, int(shared[5]) - reserved) if shared else 0
     return list(kernels.values())
 
 

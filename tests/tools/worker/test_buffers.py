@@ -1,0 +1,101 @@
+"""Shared memory of judge and child: layouts of any kind, one process writing what the other reads."""
+
+import os
+
+import pytest
+import torch
+
+from warpsmith.state.problem import TensorSpec
+from warpsmith.tools.worker import buffers
+from warpsmith.tools.worker.bench import Bench
+
+CPU = torch.device("cpu")
+TENSORS = [
+    torch.arange(24.0).reshape(4, 6),
+    torch.arange(24).reshape(4, 6).t(),
+    torch.arange(6.0).expand(5, 6),
+    torch.arange(60.0).bfloat16().reshape(3, 20)[:, ::3],
+    torch.tensor([True, False, True]),
+    torch.empty(0, 7),
+    torch.tensor(3.5, dtype=torch.float16),
+    torch.arange(5, dtype=torch.int8),
+]
+
+
+def test_tensors_of_every_layout_come_back_from_one_buffer():
+    layout = buffers.Layout([buffers.spec_of(tensor) for tensor in TENSORS])
+    buffer = buffers.allocate(layout.size_bytes, CPU)
+    for view, tensor in zip(layout.views(buffer), TENSORS, strict=True):
+        buffers.view(buffer, buffers.spec_of(tensor))  # a view alone writes nothing
+        (view if 0 not in tensor.stride() else view[:1]).copy_(tensor if 0 not in tensor.stride() else tensor[:1])
+    again = buffers.Layout.from_json(layout.as_json())
+    for view, tensor in zip(again.views(buffer), TENSORS, strict=True):
+        assert (view.shape, view.stride(), view.dtype) == (tensor.shape, tensor.stride(), tensor.dtype)
+        assert torch.equal(view, tensor)
+
+
+def test_tensors_in_one_buffer_are_aligned_and_apart():
+    layout = buffers.Layout([buffers.spec_of(tensor) for tensor in TENSORS])
+    assert all(offset % buffers.ALIGNMENT_BYTES == 0 for offset in layout.offsets)
+    ends = [o + buffers.storage_bytes(s) for o, s in zip(layout.offsets, layout.specs, strict=True)]
+    assert all(end <= start for end, start in zip(ends, layout.offsets[1:], strict=False))
+    assert ends[-1] <= layout.size_bytes
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "dtype", "size"),
+    [
+        ((4, 6), (6, 1), "float32", 96),
+        ((4, 6), (1, 4), "float16", 48),
+        ((5, 6), (0, 1), "float32", 24),
+        ((2, 3), (10, 2), "int64", 8 * 15),
+        ((0, 7), (7, 1), "float32", 0),
+        ((), (), "bool", 1),
+    ],
+)
+def test_the_bytes_that_a_layout_spans(shape, strides, dtype, size):
+    assert buffers.storage_bytes(TensorSpec(shape=shape, strides=strides, dtype=dtype)) == size
+
+
+def test_another_mapping_of_the_descriptor_sees_what_is_written():
+    ours = buffers.allocate(1000, CPU)
+    theirs = buffers.open_buffer(os.dup(ours.export()), 1000, CPU)
+    ours.bytes[123] = 45
+    assert int(theirs.bytes[123]) == 45
+    theirs.bytes[7] = 6
+    assert int(ours.bytes[7]) == 6
+
+
+def test_nobody_can_cut_a_shared_buffer_short():
+    """Reading past the end of a mapped file is a signal that would end the judge."""
+    buffer = buffers.allocate(10_000, CPU)
+    for size in (0, 4096, 1 << 20):
+        with pytest.raises(PermissionError):
+            os.ftruncate(buffer.export(), size)
+
+
+def test_an_unknown_dtype_is_refused():
+    for name in ("nonsense", "Tensor", "__doc__"):
+        with pytest.raises(ValueError, match="no dtype"):
+            buffers.dtype_of(name)
+
+
+def test_a_bench_writes_inputs_and_poisons_outputs():
+    inputs = [*TENSORS, 0.5, None]
+    bench = Bench(inputs, [torch.empty(3, 4), torch.empty(5, dtype=torch.bfloat16)], CPU, sets=2)
+    for index in range(2):
+        bench.output_tensors(index)[0].zero_()
+        bench.write(inputs, index)
+        arguments = bench.arguments(index)
+        assert arguments[8:] == [0.5, None]
+        assert all(torch.equal(a, b) for a, b in zip(arguments, TENSORS, strict=False))
+        assert all(bool(output.isnan().all()) for output in bench.output_tensors(index))
+
+
+def test_sets_of_a_bench_are_apart():
+    bench = Bench([torch.zeros(100)], [torch.empty(7)], CPU, sets=3)
+    for index in range(3):
+        bench.write([torch.full((100,), float(index))], index)
+        bench.output_tensors(index)[0].fill_(10.0 + index)
+    assert [float(bench.input_tensors(i)[0].mean()) for i in range(3)] == [0, 1, 2]
+    assert [float(bench.output_tensors(i)[0].mean()) for i in range(3)] == [10, 11, 12]
