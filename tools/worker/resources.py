@@ -33,7 +33,7 @@ def of_cubin(cubin: bytes) -> list[KernelFacts]:
     """Facts of every kernel in a cubin; empty where it is no ELF file of the known layout."""
     try:
         return _read(cubin)
-    except (struct.error, ValueError, IndexError, UnicodeDecodeError):
+    except (struct.error, ValueError, LookupError):
         return []
 
 
