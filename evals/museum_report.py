@@ -106,6 +106,11 @@ def verdict_of(evaluation: Evaluation, dry: bool) -> Verdict:
     )
 
 
+def labelled(conditions: Conditions) -> bool:
+    """Labels tell of GPU time by kernel, which a dry run and the quick tier do not measure."""
+    return not conditions.dry_run and conditions.tier != "quick"
+
+
 def summary(rows: list[Row], seconds: float, conditions: Conditions) -> dict[str, Any]:
     """The result file's content."""
     hostile = [row for row in rows if row.kind == "hostile"]
@@ -125,7 +130,7 @@ def summary(rows: list[Row], seconds: float, conditions: Conditions) -> dict[str
         "broke_the_harness": [row.name for row in rows if row.broke_the_harness],
         "falsely_accused": [row.name for row in honest if not row.right],
         "unexpected_status": [row.name for row in hostile if row.right and not row.as_expected],
-        "without_label": [row.name for row in rows if row.lacks_label],
+        "without_label": [row.name for row in rows if row.lacks_label] if labelled(conditions) else [],
         "flips": sum(row.flipped for row in rows),
         "flipped": [row.name for row in rows if row.flipped],
         "statuses": dict(sorted(Counter(status for row in rows for status in row.statuses).items())),
@@ -163,7 +168,7 @@ def lines(content: dict[str, Any]) -> list[str]:
             "caught with another status than expected",
             [r for r in rows if r.kind == "hostile" and r.right and not r.as_expected],
         ),
-        ("label missing", [r for r in rows if r.lacks_label]),
+        ("label missing", [r for r in rows if r.name in content["without_label"]]),
         ("flipped", [r for r in rows if r.flipped]),
     ):
         text += [f"{title}:"] if chosen else []

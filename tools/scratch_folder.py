@@ -26,7 +26,7 @@ def write_source(folder: Path, source: str) -> Path:
 
 def copy_files(source: Path, target: Path) -> None:
     """Copies regular files; links, pipes, sockets and what is beyond a sane size or depth stay behind."""
-    files = left_bytes = 0
+    files = total_bytes = 0
     waiting = [(source, target, 0)]
     while waiting:
         folder, copy, depth = waiting.pop()
@@ -36,10 +36,13 @@ def copy_files(source: Path, target: Path) -> None:
                 if entry.is_dir(follow_symlinks=False) and depth < _MOST_DEPTH:
                     waiting.append((folder / entry.name, copy / entry.name, depth + 1))
                 elif entry.is_file(follow_symlinks=False):
-                    files, left_bytes = files + 1, left_bytes + entry.stat(follow_symlinks=False).st_size
-                    if files > _MOST_FILES or left_bytes > _MOST_BYTES:
+                    facts = entry.stat(follow_symlinks=False)
+                    files, total_bytes = files + 1, total_bytes + facts.st_size
+                    if files > _MOST_FILES or total_bytes > _MOST_BYTES:
                         return
                     shutil.copyfile(entry.path, copy / entry.name, follow_symlinks=False)
+                    # Build tools take a file for out of date by its time.
+                    os.utime(copy / entry.name, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
 def remove(path: Path) -> None:

@@ -109,7 +109,7 @@ class TestReport:
             row("honest/fine", "passed", accepted=True, expect="passed", label="torch_only"),
             row("honest/accused", "passed", "timeout", expect="passed"),
         ]
-        found = museum_report.summary(rows, 1.5, Conditions(tier="quick", repeat=2))
+        found = museum_report.summary(rows, 1.5, Conditions(tier="full", repeat=2))
         assert (found["exploits_total"], found["exploits_rejected"]) == (4, 2)
         assert (found["honest_total"], found["honest_accepted"]) == (2, 1)
         assert found["families"] == {"a": {"total": 2, "rejected": 2}, "b": {"total": 2, "rejected": 0}}
