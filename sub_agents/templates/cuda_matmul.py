@@ -1,7 +1,7 @@
 """Matrix product with a fused epilogue in CUDA C++ on warp-level tensor-core instructions (`mma.sync`, from sm_80).
 
 fp16 and bf16 operands go to m16n8k16; fp32 operands are split into two tf32 numbers and take three m16n8k8 products,
-summed from zero at every k step. Tiles come by asynchronous copies of 4 to 16 bytes, by alignment at run time.
+summed from zero for every eight of k. Tiles come by asynchronous copies of 4 to 16 bytes, by alignment at run time.
 """
 
 from typing import Any

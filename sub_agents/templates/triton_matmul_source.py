@@ -102,14 +102,22 @@ def output_line(name: str, value: tuple[tuple[Size, ...], str], like: str) -> st
 
 
 def batch_lines(program: MatmulProgram) -> tuple[str, ...]:
-    """One 64-bit index a batch axis from `rest`, the number of the matrix, `batch_0` outermost; `rest` stays."""
+    """One 64-bit index a batch axis from `rest`, the number of the matrix; `rest` stays.
+
+    Axes along which some tensor stays in place come last: programs that run together then share it in L2.
+    """
+    tensors: tuple[Operand | Load, ...] = (program.a, program.b, *program.loads)
+    moving = [t.strides[: len(program.batch)] for t in tensors]
+    moving = [strides for strides in moving if any(stride != 0 for stride in strides)]
+    shared = {axis for strides in moving for axis, stride in enumerate(strides) if stride == 0}
+    order = sorted(range(len(program.batch)), key=lambda axis: (axis in shared, axis))
     lines = []
-    for axis, size in enumerate(program.batch):
-        inner = product(program.batch[axis + 1 :])
-        index = "rest" if inner == 1 else f"rest // {written_out(inner)}"
-        # Bound last to first, as in memory; the outermost needs no remainder.
-        index = f"({index}).to(tl.int64)" if axis == 0 else f"({index} % {written_out(size)}).to(tl.int64)"
-        lines.append(f"batch_{axis} = {index}".replace("(rest)", "rest"))
+    for place, axis in enumerate(order):
+        inner = written_out(product(program.batch[each] for each in order[place + 1 :]))
+        index = "rest" if inner == "1" else f"rest // {inner}"
+        if place > 0:
+            index = f"{index} % {written_out(program.batch[axis])}"
+        lines.append(f"batch_{axis} = {index if index == 'rest' else f'({index})'}.to(tl.int64)")
     return tuple(lines)
 
 
