@@ -5,7 +5,8 @@
 On a GPU all are judged. Without one it is a dry run over those that need none: Triton is interpreted, CUDA C++ is left
 out. A hostile candidate counts as caught when it is not accepted and the harness is unharmed; an honest control counts
 as accepted when it passes (in a dry run: when all its checks pass). Rows that are run replace old ones in the file, the
-others stay. With `--resume` only exhibits without a row of the same source are run.
+others stay. The file is written after every verdict: with `--resume` a run that was cut off goes on, and exhibits whose
+source changed are judged again.
 
 Exit status: 0 if all were caught and none falsely accused, 1 if not, 2 for bad input, 130 if interrupted.
 """
@@ -30,7 +31,7 @@ from ..tools.harness import Harness
 from ..tools.local import HarnessSettings, open_harness
 from . import museum_report, provenance
 from .exhibits import Exhibit, collect
-from .museum_report import CRASHED, Conditions, Row, Verdict, row_of, verdict_of
+from .museum_report import CRASHED, Conditions, Ledger, Verdict, verdict_of
 
 SECRET_NAME = "WARPSMITH_MUSEUM_SECRET"
 """Set in this process; exhibits that find it anywhere have broken out."""
@@ -94,26 +95,28 @@ def prepared(harness: Harness, path: Path, first: bool, say: Report) -> Problem:
     return problem
 
 
-def run_museum(run: MuseumRun, harness: Harness, say: Report) -> list[Row]:
-    """Judges all exhibits `repeat` times, each time with new draws; returns one row an exhibit."""
-    found: dict[str, list[Verdict]] = {exhibit.name: [] for exhibit in run.exhibits}
+def run_museum(run: MuseumRun, harness: Harness, ledger: Ledger, say: Report) -> None:
+    """Judges each exhibit until it has `repeat` verdicts, each on new draws: the judge opens anew for every round."""
     by_problem: dict[str, list[Exhibit]] = {}
     for exhibit in run.exhibits:
         by_problem.setdefault(exhibit.problem, []).append(exhibit)
+    vetted: set[str] = set()
     with ThreadPoolExecutor(run.threads) as pool:
         for number in range(run.repeat):
-            for group in by_problem.values():
-                problem = prepared(harness, group[0].problem_path, number == 0, say)
+            for name, group in by_problem.items():
+                due = [exhibit for exhibit in group if ledger.count(exhibit) <= number]
+                if not due:
+                    continue
+                problem = prepared(harness, due[0].problem_path, name not in vetted, say)
+                vetted.add(name)
 
                 # Bound as defaults: the loop moves on while the threads run.
-                def one(exhibit: Exhibit, problem: Problem = problem, number: int = number) -> Verdict:
+                def one(exhibit: Exhibit, problem: Problem = problem, number: int = number) -> None:
                     verdict = judge(harness, problem, exhibit, run.tier, number)
+                    ledger.add(exhibit, verdict)
                     say(f"{exhibit.name:<52} {verdict.status:<20} {verdict.seconds:6.2f} s  {_line(verdict.message)}")
-                    return verdict
 
-                for exhibit, verdict in zip(group, pool.map(one, group), strict=True):
-                    found[exhibit.name].append(verdict)
-    return [row_of(exhibit, tuple(found[exhibit.name])) for exhibit in run.exhibits]
+                list(pool.map(one, due))
 
 
 def _line(message: str) -> str:
@@ -124,19 +127,13 @@ def judgeable(exhibits: Sequence[Exhibit], dry: bool) -> tuple[Exhibit, ...]:
     return tuple(exhibit for exhibit in exhibits if exhibit.needs == "cpu" or not dry)
 
 
-def pending(exhibits: Sequence[Exhibit], rows: Sequence[Row], repeat: int) -> tuple[Exhibit, ...]:
-    """Exhibits with no complete row of their present source."""
-    done = {row.name: row.source_id for row in rows if len(row.verdicts) >= repeat}
-    return tuple(exhibit for exhibit in exhibits if done.get(exhibit.name) != exhibit.source_id)
-
-
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.museum", description="Judges the exploit museum.")
     parser.add_argument("--tier", choices=("quick", "full", "record"), default="quick")
     parser.add_argument("--repeat", type=int, default=1, help="verdicts an exhibit, each on new draws")
     parser.add_argument("--only", default="", help="exhibits with this text in their name, such as a family")
     parser.add_argument("--out", type=Path, help="result file, merged into")
-    parser.add_argument("--resume", action="store_true", help="run only what the file has no row for")
+    parser.add_argument("--resume", action="store_true", help="run only what the file lacks")
     parser.add_argument("--threads", type=int, default=4, help="exhibits that compile while others are judged")
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU")
     parser.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU")
@@ -152,8 +149,6 @@ def say(text: str) -> None:
 
 def visit(options: argparse.Namespace, arguments: list[str] | None) -> int:
     """The command without its error handling."""
-    started = time.monotonic()
-    old, old_seconds = museum_report.load(options.out) if options.out else ([], 0.0)
     dry_run = True if options.dry_run else None
     with (
         tempfile.TemporaryDirectory(prefix="warpsmith-museum-") as folder,
@@ -161,24 +156,20 @@ def visit(options: argparse.Namespace, arguments: list[str] | None) -> int:
     ):
         device = harness.device()
         exhibits = judgeable(collect(options.only), device.simulated)
-        if options.resume:
-            exhibits = pending(exhibits, old, options.repeat)
+        conditions = Conditions(
+            tier=options.tier,
+            repeat=options.repeat,
+            gpu="" if device.simulated else device.name,
+            versions=device.versions,
+            dry_run=device.simulated,
+            commit=provenance.commit(options.commit),
+            command=provenance.command("warpsmith.evals.museum", arguments),
+        )
+        ledger = Ledger(options.out, conditions)
+        ledger.forget(exhibits, changed_only=options.resume)
         run = MuseumRun(exhibits=exhibits, tier=options.tier, repeat=options.repeat, threads=options.threads)
-        rows = run_museum(run, harness, say)
-    fresh = {row.name for row in rows}
-    rows = sorted([*(row for row in old if row.name not in fresh), *rows], key=lambda row: row.name)
-    conditions = Conditions(
-        tier=options.tier,
-        repeat=options.repeat,
-        gpu="" if device.simulated else device.name,
-        versions=device.versions,
-        dry_run=device.simulated,
-        commit=provenance.commit(options.commit),
-        command=provenance.command("warpsmith.evals.museum", arguments),
-    )
-    content = museum_report.summary(rows, old_seconds + time.monotonic() - started, conditions)
-    if options.out:
-        museum_report.save(options.out, content)
+        run_museum(run, harness, ledger, say)
+    content = ledger.content()
     for line in museum_report.lines(content):
         say(line)
     return 0 if not content["missed"] and not content["falsely_accused"] else 1

@@ -1,13 +1,17 @@
 """What the museum found, as records and as its result file; files are merged row by row."""
 
 import json
+import threading
+import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from ..state.base import Record
+from ..state.errors import InvalidInput
 from ..state.evaluation import Evaluation, Status
 from .exhibits import Exhibit
 from .suite_report import write_whole
@@ -140,11 +144,58 @@ def summary(rows: list[Row], seconds: float, conditions: Conditions) -> dict[str
     }
 
 
-def load(path: Path) -> tuple[list[Row], float]:
-    """Rows and seconds of an earlier run; nothing where there is no file."""
+class Ledger:
+    """Verdicts as they come, from several threads; with a file, it holds all of them at any time."""
+
+    def __init__(self, out: Path | None, conditions: Conditions) -> None:
+        """Raises InvalidInput where the file was written under another tier or kind of run."""
+        self._out = out
+        self._conditions = conditions
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+        rows, self._seconds = load(out, conditions) if out is not None else ([], 0.0)
+        self._rows = {row.name: row for row in rows}
+
+    def forget(self, exhibits: Sequence[Exhibit], changed_only: bool) -> None:
+        """Drops what is known of exhibits; with `changed_only`, of those whose source is another now."""
+        for exhibit in exhibits:
+            known = self._rows.get(exhibit.name)
+            if known is not None and not (changed_only and known.source_id == exhibit.source_id):
+                del self._rows[exhibit.name]
+
+    def count(self, exhibit: Exhibit) -> int:
+        """How many verdicts there are on an exhibit."""
+        known = self._rows.get(exhibit.name)
+        return len(known.verdicts) if known is not None else 0
+
+    def add(self, exhibit: Exhibit, verdict: Verdict) -> None:
+        with self._lock:
+            known = self._rows.get(exhibit.name)
+            earlier = known.verdicts if known is not None else ()
+            self._rows[exhibit.name] = row_of(exhibit, (*earlier, verdict))
+            if self._out is not None:
+                save(self._out, self.content())
+
+    @property
+    def rows(self) -> list[Row]:
+        return [self._rows[name] for name in sorted(self._rows)]
+
+    def content(self) -> dict[str, Any]:
+        """The result file's content."""
+        return summary(self.rows, self._seconds + time.monotonic() - self._started, self._conditions)
+
+
+def load(path: Path, conditions: Conditions) -> tuple[list[Row], float]:
+    """Rows and seconds of an earlier run; nothing where there is no file.
+
+    Raises InvalidInput where it was written under another tier or kind of run: their verdicts do not compare.
+    """
     if not path.exists():
         return [], 0.0
     content = json.loads(path.read_text())
+    for name in ("tier", "dry_run", "gpu"):
+        if content[name] != getattr(conditions, name):
+            raise InvalidInput(f"{path}: was written with {name} {content[name]!r}; give another --out")
     return [Row.model_validate(row) for row in content["rows"]], float(content["seconds"])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from warpsmith.evals import museum, museum_report
 from warpsmith.evals.exhibits import Exhibit, collect, read
-from warpsmith.evals.museum_report import Conditions, Row, Verdict
+from warpsmith.evals.museum_report import Conditions, Ledger, Row, Verdict
 from warpsmith.state.candidate import make_candidate
 from warpsmith.state.errors import InvalidInput
 from warpsmith.state.evaluation import Evaluation, Status
@@ -126,25 +126,36 @@ class TestReport:
         )
         assert not mixed.right
 
-    def test_comes_back_from_its_file(self, tmp_path: Path) -> None:
-        rows = [row("hostile/a/caught", "timeout")]
-        content = museum_report.summary(rows, 2.0, Conditions())
-        museum_report.save(tmp_path / "x.json", content)
-        assert museum_report.load(tmp_path / "x.json") == (rows, 2.0)
-        assert json.loads((tmp_path / "x.json").read_text())["exploits_rejected"] == 1
+    def test_a_run_that_was_cut_off_goes_on_from_its_file(self, tmp_path: Path) -> None:
+        first, second, *_ = EXHIBITS
+        out, caught = tmp_path / "x.json", Verdict(status="timeout", accepted=False)
+        ledger = Ledger(out, Conditions(tier="quick", repeat=2))
+        ledger.add(first, caught)
+        ledger.add(first, caught)
+        ledger.add(second, caught)
+        again = Ledger(out, Conditions(tier="quick", repeat=2))
+        again.forget((first, second), changed_only=True)
+        assert (again.count(first), again.count(second)) == (2, 1)
+        assert again.rows == ledger.rows
+        assert json.loads(out.read_text())["rows"][0]["name"] == first.name
+
+    def test_an_exhibit_whose_source_changed_starts_again(self, tmp_path: Path) -> None:
+        ledger = Ledger(tmp_path / "x.json", Conditions())
+        ledger.add(EXHIBITS[0], Verdict(status="timeout", accepted=False))
+        changed = EXHIBITS[0].model_copy(update={"source": EXHIBITS[0].source + "\n"})
+        ledger.forget((changed,), changed_only=True)
+        assert ledger.count(changed) == 0
+
+    def test_verdicts_of_another_tier_are_not_mixed_in(self, tmp_path: Path) -> None:
+        Ledger(tmp_path / "x.json", Conditions(tier="quick")).add(
+            EXHIBITS[0], Verdict(status="timeout", accepted=False)
+        )
+        with pytest.raises(InvalidInput, match="tier 'quick'"):
+            Ledger(tmp_path / "x.json", Conditions(tier="full"))
 
     def test_unverified_without_checks_is_no_acceptance(self) -> None:
         bare = Evaluation(candidate="c", problem="p", status=Status.UNVERIFIED, tier="dry", message="compiled only")
         assert not museum_report.verdict_of(bare, dry=True).accepted
-
-    def test_only_what_has_no_row_of_its_present_source_is_pending(self) -> None:
-        first, second, *_ = EXHIBITS
-        done = museum_report.row_of(first, (Verdict(status="timeout", accepted=False),))
-        old = museum_report.row_of(second, (Verdict(status="timeout", accepted=False),)).model_copy(
-            update={"source_id": "of another source"}
-        )
-        assert museum.pending((first, second), [done, old], repeat=1) == (second,)
-        assert museum.pending((first,), [done], repeat=2) == (first,)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +168,9 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 def verdicts(harness: Harness) -> dict[str, Row]:
     """All at once: what compiles slowly compiles while others are judged."""
     run = museum.MuseumRun(exhibits=tuple(ON_CPU), threads=4)
-    return {row.name: row for row in museum.run_museum(run, harness, lambda _: None)}
+    ledger = Ledger(None, Conditions(tier="quick", dry_run=True))
+    museum.run_museum(run, harness, ledger, lambda _: None)
+    return {row.name: row for row in ledger.rows}
 
 
 @pytest.mark.slow
