@@ -82,6 +82,10 @@ class LocalHarness:
         self._own_dir = settings.work_dir is None
         self.work_dir = Path(settings.work_dir or tempfile.mkdtemp(prefix="warpsmith-")).resolve()
         self.work_dir.mkdir(parents=True, exist_ok=True)
+        if self._own_dir:
+            self.work_dir.chmod(
+                0o711
+            )  # where there are no namespaces a candidate's user has to reach its scratch folder
         self._gpu_lock = threading.RLock()
         self._quiet = threading.Lock()
         """Held while a candidate is timed, and while a process opens its GPU context."""

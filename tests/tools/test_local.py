@@ -604,3 +604,20 @@ def test_a_harness_that_cannot_start_leaves_no_folder_and_no_process(tmp_path: P
 def children() -> set[str]:
     tasks = Path("/proc/self/task").iterdir()
     return {child for task in tasks for child in (task / "children").read_text().split()}
+
+
+@pytest.mark.slow
+def test_without_namespaces_candidates_are_judged_all_the_same_and_the_gaps_are_told(tmp_path: Path) -> None:
+    settings = HarnessSettings(dry_run=True, namespaces=False, start_timeout_s=240.0)
+    harness = LocalHarness(settings)
+    try:
+        path = tmp_path / "softmax.py"
+        path.write_text(HEAD + SCALED_SOFTMAX)
+        problem = harness.load(path)
+        right = verdict(harness, problem, TRITON)
+        assert right.correct, right.message
+        assert any("namespaces: switched off" in note for note in right.notes)
+        assert verdict(harness, problem, CLASS.format(forward="import os; os.abort()")).status is Status.RUNTIME_ERROR
+        assert verdict(harness, problem, CLASS.format(forward=RIGHT)).correct
+    finally:
+        harness.close()

@@ -8,6 +8,7 @@ readable; resource limits; an environment of a few known variables. docs/securit
 import os
 import resource
 import signal
+import stat
 import sys
 import sysconfig
 import tempfile
@@ -120,7 +121,7 @@ def enter(box: Box, namespaced: bool) -> list[str]:
     os.environ.update(environment)
     tempfile.tempdir = box.scratch  # the server may have settled on /tmp already
     _limit(box)
-    notes.extend(_drop_privileges(box))
+    notes.extend(_drop_privileges(box, namespaced))
     linux.prctl_no_new_privileges()
     linux.prctl_death_signal(signal.SIGKILL)
     return notes
@@ -188,7 +189,11 @@ def _limit(box: Box) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
-def _drop_privileges(box: Box) -> list[str]:
+def _closed_to_others(folder: Path) -> bool:
+    return any(not parent.stat().st_mode & stat.S_IXOTH for parent in folder.parents)
+
+
+def _drop_privileges(box: Box, namespaced: bool) -> list[str]:
     if os.geteuid() != 0:
         return ["user: no privileges to drop"]
     inside_user_namespace = "0 0 4294967295" not in " ".join(Path("/proc/self/uid_map").read_text().split())
@@ -196,6 +201,10 @@ def _drop_privileges(box: Box) -> list[str]:
         # Root of the namespace could undo every mount that was made in it.
         linux.drop_capabilities()
         return ["user: same user as the harness, in a user namespace"]
+    closed = [] if namespaced else [p for p in (box.scratch, *interpreter_folders()) if _closed_to_others(Path(p))]
+    if closed:
+        # Where folders cannot be shown again by a mount, another user could not even import.
+        return [f"user: same user as the harness, since others cannot enter {closed[0]}"]
     for folder in (box.scratch, *(str(p) for p in Path(box.scratch).rglob("*"))):
         # Links may have been planted by the candidate's compile: what they point at keeps its owner.
         os.chown(folder, NOBODY, NOBODY, follow_symlinks=False)
