@@ -6,7 +6,8 @@ from ...state.program import Load, LoopProgram, Store
 from ...state.sizes import value
 from ..slots import Setting, Slot
 from .cuda_merges import find_merges
-from .cuda_types import BYTES
+from .cuda_render import specialise_slots
+from .cuda_types import BYTES, is_float
 
 
 def number(setting: Setting, name: str) -> int:
@@ -60,3 +61,19 @@ def moved_bytes(program: LoopProgram, hints: Mapping[str, int]) -> dict[str, int
             points *= value(size, hints) if stride != 0 else 1
         found[access.name if isinstance(access, Load) else access.value] = points * BYTES[access.dtype]
     return found
+
+
+def maths_slots(program: LoopProgram) -> tuple[Slot, ...]:
+    """Fast functions (the default where every floating result is rounded to half) and sizes as constants."""
+    floats = [store.dtype for store in program.stores if is_float(store.dtype)]
+    rounded = bool(floats) and all(dtype in ("float16", "bfloat16") for dtype in floats)
+    return (
+        Slot(
+            name="fast_math",
+            role="compute",
+            choices=(False, True),
+            default=rounded,
+            about="about 2 ulp of float32 more error in functions and divisions",
+        ),
+        *specialise_slots(program),
+    )

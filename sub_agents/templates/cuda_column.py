@@ -8,7 +8,7 @@ from ...state.sizes import factors, product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES
-from .cuda_choices import choice_of_width, number, passes_slot, vector_choices
+from .cuda_choices import choice_of_width, maths_slots, number, passes_slot, vector_choices
 from .cuda_column_text import INNER, OUTER, REDUCED, ColumnText, axis_groups, column_flow, partial_bytes, sizes_now
 from .cuda_names import identifier
 from .cuda_passes import Pass
@@ -70,7 +70,7 @@ class CudaColumn:
             ),
             Slot(name="vector", role="memory", choices=vector_choices(program), default=first["vector"]),
             Slot(name="load", role="memory", choices=tuple(LOADS), default="streaming"),
-            Slot(name="store", role="memory", choices=tuple(STORES), default="streaming"),
+            Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),
             Slot(
                 name="keep",
                 role="memory",
@@ -79,7 +79,7 @@ class CudaColumn:
                 about="where later passes find the data",
             ),
             Slot(name="unroll", role="compute", choices=(1, 2, 4, 8), default=4, about="rows in flight a thread"),
-            Slot(name="fast_math", role="compute", choices=(False, True), default=False),
+            *maths_slots(program),
             *passes_slot(program),
             Slot(
                 name="split",
@@ -132,9 +132,11 @@ class CudaColumn:
         numbers = [each.number for each in flow.passes if each.reductions] if split > 1 else []
         used = {n for each in flow.passes for n in flow.needed(flow.targets(each))}
         context = {
-            "index_type": index_type(program),
+            "index_type": index_type(program, setting),
             "partials": [flow.partial(each) for each in flow.passes if each.reductions],
-            "parameters": parameters(program, flow.space, [f"Partial{n}* __restrict__ workspace{n}" for n in numbers]),
+            "parameters": parameters(
+                program, flow.space, setting, [f"Partial{n}* __restrict__ workspace{n}" for n in numbers]
+            ),
             "threads": 32 * number(setting, "num_warps"),
             "lanes": number(setting, "lanes"),
             "unroll": number(setting, "unroll"),
@@ -151,7 +153,8 @@ class CudaColumn:
             "stages": [_stage_context(column, stage) for stage in stages],
             **column.row_store_context(),
         }
-        return render_source(program, kernel_text("cuda_column.cu.j2", context), _host(column, stages, numbers), values)
+        cuda = kernel_text("cuda_column.cu.j2", context)
+        return render_source(program, cuda, _host(column, stages, numbers), values, setting)
 
 
 def _element_bytes(program: LoopProgram) -> int:
@@ -237,9 +240,9 @@ def _host(column: ColumnText, stages: list[Stage], numbers: list[int]) -> Host:
             *width_lines(space.accesses, INNER, number(setting, "vector"), divisors),
             *chunks,
             *workspaces,
-            f"{got} = compile_{name}(vec{', chunks' if column.keep else ''}{wide_argument(program)})",
+            f"{got} = compile_{name}(vec{', chunks' if column.keep else ''}{wide_argument(program, setting)})",
             f"tiles = ({outer}) * -(-({inner}) // ({lanes} * vec))",
-            f"arguments = {launch_arguments(program, [f'workspace{n}.data_ptr()' for n in numbers])}",
+            f"arguments = {launch_arguments(program, setting, [f'workspace{n}.data_ptr()' for n in numbers])}",
             f"stream = {stream_text(program)}",
             *launches,
         ),

@@ -73,7 +73,7 @@ def _moments(second: Statement, by_name: dict[str, Statement], count: Size) -> M
     source = deviation.args[0]
     if mean is None or first is None or first.op != "reduce_sum" or not is_float(first.dtype):
         return None
-    if not isinstance(source, str) or first.args[0] != source or not _divides_by(mean, count):
+    if not isinstance(source, str) or first.args[0] != source or not _divides_by(mean, count, by_name):
         return None
     return Merge("moments", first.name, second.name, source, (deviation.name, squared.name), mean.name)
 
@@ -86,8 +86,11 @@ def _is_square(statement: Statement) -> bool:
     return statement.op == "pow" and statement.args[1] == 2
 
 
-def _divides_by(mean: Statement, count: Size) -> bool:
+def _divides_by(mean: Statement, count: Size, by_name: dict[str, Statement]) -> bool:
     by = mean.args[1] if len(mean.args) == 2 else None
+    named = by_name.get(by) if isinstance(by, str) else None
+    if named is not None and named.op == "cast":
+        by = named.args[0]
     if mean.op == "div":
         return by == count
     if mean.op == "mul" and isinstance(by, float) and isinstance(count, int):

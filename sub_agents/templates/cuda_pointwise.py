@@ -2,11 +2,11 @@
 
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
-from ...state.sizes import value
+from ...state.sizes import product, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES, address, fetch_text, output_lines, put_text, vector_of
-from .cuda_choices import moved_bytes, narrowest_bytes, number, text, vector_choices
+from .cuda_choices import maths_slots, moved_bytes, narrowest_bytes, number, text, vector_choices
 from .cuda_expression import read
 from .cuda_names import identifier
 from .cuda_passes import Flow
@@ -23,7 +23,7 @@ from .cuda_render import (
     wide_argument,
     width_lines,
 )
-from .cuda_space import Access, space_of, walk
+from .cuda_space import Access, Space, space_of, walk
 from .cuda_types import BYTES, size_text
 
 GROUP = "points"
@@ -67,7 +67,7 @@ class CudaPointwise:
                 default="streaming",
                 about="cache hint of streamed loads",
             ),
-            Slot(name="store", role="memory", choices=tuple(STORES), default="cached" if small else "streaming"),
+            Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),
             Slot(
                 name="unroll",
                 role="compute",
@@ -75,7 +75,7 @@ class CudaPointwise:
                 default=1 if small else 2,
                 about="vectors in flight",
             ),
-            Slot(name="fast_math", role="compute", choices=(False, True), default=False),
+            *maths_slots(program),
         )
 
     def legal(
@@ -103,15 +103,15 @@ class CudaPointwise:
         flow = Flow(program, space, (GROUP,), bool(setting["fast_math"]))
         threads, unroll = number(setting, "block_size"), number(setting, "unroll")
         points = walk(space, GROUP, "point")
-        partly = len(points.sizes) == 1
+        ends = "partly" if len(points.sizes) == 1 else "crossing" if _crossable(flow, setting) else "whole"
         stores = flow.point_stores
         targets = [store.name for store in stores]
         needed = flow.needed(targets)
         outputs, filling = output_lines(stores, flow.printer)
         context = {
-            "index_type": index_type(program),
+            "index_type": index_type(program, setting),
             "name": identifier(program.name),
-            "parameters": parameters(program, space),
+            "parameters": parameters(program, space, setting),
             "threads": threads,
             "unroll": unroll,
             "grid_limit": number(setting, "grid_limit"),
@@ -119,18 +119,12 @@ class CudaPointwise:
             "uniform": _uniform(flow),
             "single": [f"{s.pointer}[0] = {flow.printer.stored(s.name, s.dtype)};" for s in flow.row_stores],
             "coordinates": points.lines,
-            "partly": partly,
-            "loads": [
-                {
-                    "name": flow.printer.name(load.name),
-                    "vector": vector_of(load),
-                    "fetch": fetch_text(load, GROUP, address(load, [points]), _policy(load, setting), partly),
-                }
-                for load in space.loads
-                if load.name in needed
-            ],
+            "ends": ends,
+            "loads": [_load(flow, load, setting, ends) for load in space.loads if load.name in needed],
+            "near_lines": walk(space, GROUP, "near").lines,
+            "places": any(flow.statements[n].op == "iota" for n in needed if n in flow.statements),
             "outputs": outputs,
-            "body": flow.declarations(targets, lambda name: _held(flow, name, points.names)) + filling,
+            "body": flow.declarations(targets, lambda name: _held(flow, name, ends)) + filling,
             "stores": [
                 line
                 for store in stores
@@ -140,12 +134,12 @@ class CudaPointwise:
                     address(store, [points]),
                     f"{identifier(store.value)}_out",
                     STORES[text(setting, "store")],
-                    partly,
+                    ends != "whole",
                 )
             ],
         }
         cuda = kernel_text("cuda_pointwise.cu.j2", context)
-        return render_source(program, cuda, _host(program, flow, setting, partly), values)
+        return render_source(program, cuda, _host(program, flow, setting, ends), values, setting)
 
 
 def _uniform(flow: Flow) -> list[str]:
@@ -161,13 +155,38 @@ def _uniform(flow: Flow) -> list[str]:
     return lines + flow.row_statements(0)
 
 
-def _held(flow: Flow, name: str, coordinates: list[str]) -> str | None:
+def _flat(space: Space, access: Access) -> bool:
+    """Whether the flat index is its offset: neighbours in the space are neighbours in memory, across all axes."""
+    sizes, strides = space.sizes[GROUP], access.strides[GROUP]
+    return all(stride == product(sizes[i + 1 :]) for i, stride in enumerate(strides))
+
+
+def _crossable(flow: Flow, setting: Setting) -> bool:
+    """Whether vectors may run over the end of the last axis, as odd sizes ask for: every output is flat."""
+    return number(setting, "vector") > 1 and all(_flat(flow.space, store) for store in flow.point_stores)
+
+
+def _load(flow: Flow, load: Access, setting: Setting, ends: str) -> dict[str, str]:
+    """One operand. `gather` is the address of the point `near`, for vectors that cross axes; empty if it is flat."""
+    flat = _flat(flow.space, load)
+    points, near = (walk(flow.space, GROUP, name) for name in ("point", "near"))
+    partly = ends == "partly" or (ends == "crossing" and flat)
+    return {
+        "name": flow.printer.name(load.name),
+        "vector": vector_of(load),
+        "fetch": fetch_text(load, GROUP, address(load, [points]), _policy(load, setting), partly),
+        "gather": "" if flat or ends != "crossing" else address(load, [near]),
+    }
+
+
+def _held(flow: Flow, name: str, ends: str) -> str | None:
     if name in flow.loads:
         return read(flow.loads[name].dtype, f"{flow.printer.name(name)}_at[u].at[j]")
     statement = flow.statements[name]
     if statement.op == "iota":
         place = flow.space.places[int(statement.args[0])][1]
-        last = place == len(coordinates) - 1
+        coordinates = walk(flow.space, GROUP, "near" if ends == "crossing" else "point").names
+        last = place == len(coordinates) - 1 and ends != "crossing"
         return f"(long long)({coordinates[place]}{' + j' if last else ''})"
     return None
 
@@ -178,21 +197,39 @@ def _policy(load: Access, setting: Setting) -> str:
     return LOADS["cached" if broadcast else text(setting, "load")]
 
 
-def _host(program: LoopProgram, flow: Flow, setting: Setting, partly: bool) -> Host:
+def _crossing_lines(flow: Flow, setting: Setting) -> list[str]:
+    """Python that widens `vec` to what the flat operands alone allow, where that is worth the others' gathering."""
+    flat = [a for a in flow.space.accesses if _flat(flow.space, a)]
+    terms = [f"{identifier(a.value)}.data_ptr() // {BYTES[a.dtype]}" for a in flat]
+    terms += [str(a.offset) for a in flat if a.offset != 0]
+    others = [a for a in flow.space.loads if a not in flat and 0 not in a.strides[GROUP]]
+    # Operands that are neither flat nor broadcast are as large as the output: their own vectors are worth keeping.
+    most = "vec == 1 and " if others else ""
+    return [
+        f"flat = {' | '.join(f'({t})' if ' ' in t else t for t in dict.fromkeys(terms))}",
+        f"across = min({number(setting, 'vector')}, flat & -flat)",
+        f"crossing = int({most}across > vec)",
+        "vec = across if crossing else vec",
+    ]
+
+
+def _host(program: LoopProgram, flow: Flow, setting: Setting, ends: str) -> Host:
     space, tile = flow.space, number(setting, "block_size") * number(setting, "unroll")
-    others = [] if partly or not space.sizes[GROUP] else [str(space.sizes[GROUP][-1])]
+    others = [] if ends == "partly" or not space.sizes[GROUP] else [str(space.sizes[GROUP][-1])]
+    crossing = ends == "crossing"
     limit = number(setting, "grid_limit")
     blocks = f"-(-points // ({tile} * vec))"
     return Host(
-        macros=("vec",),
+        macros=("vec", "crossing") if crossing else ("vec",),
         kernels=(Kernel(identifier(program.name)),),
         skip_if_empty="" if space.total(GROUP) == 1 else f"{space.total(GROUP)} == 0",
         body=(
             *width_lines(space.accesses, GROUP, number(setting, "vector"), others),
+            *(_crossing_lines(flow, setting) if crossing else ()),
             f"points = {space.total(GROUP)}",
             f"blocks = min({limit}, {blocks})" if limit else f"blocks = {blocks}",
-            f"kernel = compile_{identifier(program.name)}(vec{wide_argument(program)})",
-            f"arguments = {launch_arguments(program)}",
+            f"kernel = compile_{identifier(program.name)}({'vec, crossing' if crossing else 'vec'}{wide_argument(program, setting)})",
+            f"arguments = {launch_arguments(program, setting)}",
             f"kernel((blocks,), ({number(setting, 'block_size')},), arguments, stream={stream_text(program)})",
         ),
         summary="Pointwise: one read of each operand and one write of each output.",

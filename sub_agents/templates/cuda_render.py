@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ...state.program import LoopProgram
 from ...state.sizes import Size
 from ..kernel_source import KernelSource
+from ..slots import Setting, Slot
 from .cuda_names import identifier
 from .cuda_prelude import prelude
 from .cuda_space import INT_LIMIT, Access, Space, narrow, reads_of, spans, symbols_of
@@ -71,30 +72,46 @@ def indented(lines: Sequence[str], spaces: int) -> str:
     return ("\n" + " " * spaces).join(lines)
 
 
-def index_type(program: LoopProgram) -> str:
-    """The declaration of `index_t`, by the macro WIDE where it depends on run-time sizes."""
+def specialise_slots(program: LoopProgram) -> tuple[Slot, ...]:
+    """The choice to compile for the sizes of a call; none where all sizes are fixed anyway."""
+    if not symbols_of(program):
+        return ()
+    about = "sizes as constants: cheaper index arithmetic, a compilation for each new shape"
+    return (Slot(name="specialise", role="compute", choices=(True, False), default=True, about=about),)
+
+
+def constants(program: LoopProgram, setting: Setting) -> tuple[str, ...]:
+    """The symbols that are compile-time constants."""
+    return symbols_of(program) if setting.get("specialise") else ()
+
+
+def index_type(program: LoopProgram, setting: Setting) -> str:
+    """The declaration of `index_t`, by the macro WIDE where it depends on run-time sizes, and of constant sizes."""
     fits = narrow(program)
+    text = f"using index_t = {'int' if fits else 'long long'};"
     if fits is None:
-        return "#if WIDE\nusing index_t = long long;\n#else\nusing index_t = int;\n#endif"
-    return f"using index_t = {'int' if fits else 'long long'};"
+        text = "#if WIDE\nusing index_t = long long;\n#else\nusing index_t = int;\n#endif"
+    sizes = [f"constexpr index_t {identifier(s)} = {s.upper()};" for s in constants(program, setting)]
+    return "\n".join([text, *sizes])
 
 
-def parameters(program: LoopProgram, space: Space, more: Sequence[str] = ()) -> str:
+def parameters(program: LoopProgram, space: Space, setting: Setting, more: Sequence[str] = ()) -> str:
     """The kernel's parameter list: input and output pointers, then what `more` says, then symbols."""
+    symbols = [s for s in symbols_of(program) if s not in constants(program, setting)]
     texts: dict[str, str] = {}
     for load in space.loads:
         texts.setdefault(load.pointer, f"const {STORAGE[load.dtype]}* __restrict__ {load.pointer}")
     for store in space.stores:
         texts.setdefault(store.pointer, f"{STORAGE[store.dtype]}* __restrict__ {store.pointer}")
-    return ", ".join([*texts.values(), *more, *(f"index_t {identifier(s)}" for s in symbols_of(program))])
+    return ", ".join([*texts.values(), *more, *(f"index_t {identifier(s)}" for s in symbols)])
 
 
-def launch_arguments(program: LoopProgram, more: Sequence[str] = ()) -> str:
+def launch_arguments(program: LoopProgram, setting: Setting, more: Sequence[str] = ()) -> str:
     """The tuple that matches `parameters`."""
     pointers = dict.fromkeys([*reads_of(program), *(s.value for s in program.stores)])
     scalar = {True: "cupy.int32", False: "cupy.int64", None: "index"}[narrow(program)]
     texts = [f"{identifier(v)}.data_ptr()" for v in pointers] + [*more]
-    texts += [f"{scalar}({s})" for s in symbols_of(program)]
+    texts += [f"{scalar}({s})" for s in symbols_of(program) if s not in constants(program, setting)]
     return f"({', '.join(texts)},)"
 
 
@@ -120,7 +137,7 @@ def width_lines(accesses: Sequence[Access], group: str, limit: int, others: Sequ
     return [f"aligned = {joined}", f"vec = min({limit}, aligned & -aligned) or 1"]
 
 
-def render_source(program: LoopProgram, cuda: str, host: Host, values: Values) -> KernelSource:
+def render_source(program: LoopProgram, cuda: str, host: Host, values: Values, setting: Setting) -> KernelSource:
     """The module-level code of one step."""
     name = identifier(program.name)
     reads = [identifier(value) for value in reads_of(program)]
@@ -136,8 +153,9 @@ def render_source(program: LoopProgram, cuda: str, host: Host, values: Values) -
     macros = host.macros
     if narrow(program) is None:
         body.append(f"wide = int({_wide(program)})")
-        body.append("index = cupy.int64 if wide else cupy.int32")
-        macros = (*macros, "wide")
+        if any("index(" in line for line in host.body):
+            body.append("index = cupy.int64 if wide else cupy.int32")
+        macros = (*macros, "wide", *constants(program, setting))
     body += host.body
     context = {
         "constant": f"{name.upper()}_CUDA",
@@ -164,9 +182,9 @@ def stream_text(program: LoopProgram) -> str:
     return f"stream_of_{identifier(program.name)}(torch.cuda.current_stream().cuda_stream)"
 
 
-def wide_argument(program: LoopProgram) -> str:
-    """The further argument of `compile_...` where the index type depends on run-time sizes."""
-    return ", wide" if narrow(program) is None else ""
+def wide_argument(program: LoopProgram, setting: Setting) -> str:
+    """The further arguments of `compile_...` where index type and constants depend on run-time sizes."""
+    return "".join(f", {each}" for each in ("wide", *constants(program, setting))) if narrow(program) is None else ""
 
 
 def _tuple(shape: Sequence[Size]) -> str:

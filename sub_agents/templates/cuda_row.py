@@ -64,10 +64,10 @@ class RowText:
     def context(self) -> dict[str, object]:
         """What every row kernel's file needs."""
         return {
-            "index_type": index_type(self.program),
+            "index_type": index_type(self.program, self.setting),
             "name": identifier(self.program.name),
             "partials": [self.flow.partial(each) for each in self.flow.passes if each.reductions],
-            "parameters": parameters(self.program, self.flow.space),
+            "parameters": parameters(self.program, self.flow.space, self.setting),
             "total_rows": size_text(self.flow.space.total(ROWS)),
             "columns": size_text(self.flow.space.total(COLUMNS)),
             "row_lines": self.row_lines(),

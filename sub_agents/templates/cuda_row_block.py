@@ -5,7 +5,7 @@ from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES, vector_of
-from .cuda_choices import moved_bytes, narrowest_bytes, number, vector_choices
+from .cuda_choices import maths_slots, moved_bytes, narrowest_bytes, number, vector_choices
 from .cuda_names import identifier
 from .cuda_passes import Pass
 from .cuda_render import (
@@ -60,8 +60,8 @@ class CudaRowBlock:
                 default="streaming",
                 about="cache hint of streamed loads",
             ),
-            Slot(name="store", role="memory", choices=tuple(STORES), default="streaming"),
-            Slot(name="fast_math", role="compute", choices=(False, True), default=False),
+            Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),
+            *maths_slots(program),
         )
 
     def legal(
@@ -108,7 +108,7 @@ class CudaRowBlock:
             "passes": [_pass(text, each) for each in text.flow.passes],
         }
         cuda = kernel_text("cuda_row_block.cu.j2", context)
-        return render_source(program, cuda, _host(text, threads, rows), values)
+        return render_source(program, cuda, _host(text, threads, rows), values, setting)
 
 
 def _default_shape(program: LoopProgram, hints: dict[str, int], width: int) -> tuple[int, int]:
@@ -194,8 +194,8 @@ def _host(text: RowText, threads: int, rows: int) -> Host:
             f"columns = {columns}",
             f"chunks = max(1, -(-columns // ({per_row} * vec)))",
             f"even = int(columns == chunks * {per_row} * vec)",
-            f"kernel = compile_{name}(vec, chunks, even{wide_argument(program)})",
-            f"arguments = {launch_arguments(program)}",
+            f"kernel = compile_{name}(vec, chunks, even{wide_argument(program, text.setting)})",
+            f"arguments = {launch_arguments(program, text.setting)}",
             f"blocks = -(-({total}) // {rows})",
             f"kernel((blocks,), ({threads},), arguments, stream={stream_text(program)})",
         ),

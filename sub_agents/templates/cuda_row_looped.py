@@ -5,7 +5,7 @@ from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES
-from .cuda_choices import choice_of_width, number, passes_slot, tile_registers, vector_choices
+from .cuda_choices import choice_of_width, maths_slots, number, passes_slot, tile_registers, vector_choices
 from .cuda_names import identifier
 from .cuda_render import (
     Host,
@@ -41,9 +41,9 @@ class CudaRowLooped:
             Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps, about="a row"),
             Slot(name="vector", role="memory", choices=vector_choices(program), default=width, about="elements a load"),
             Slot(name="load", role="memory", choices=tuple(LOADS), default="streaming", about="hint of the last pass"),
-            Slot(name="store", role="memory", choices=tuple(STORES), default="streaming"),
+            Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),
             Slot(name="unroll", role="compute", choices=(1, 2, 4, 8), default=4, about="vectors in flight a thread"),
-            Slot(name="fast_math", role="compute", choices=(False, True), default=False),
+            *maths_slots(program),
             *passes_slot(program),
             Slot(name="reverse_last", role="reduction", choices=(True, False), default=True),
         )
@@ -70,7 +70,7 @@ class CudaRowLooped:
             passes[-1]["reversed"] = True
         context = {**row.context(), "threads": threads, "unroll": number(setting, "unroll"), "passes": passes}
         cuda = kernel_text("cuda_row_looped.cu.j2", context)
-        return render_source(program, cuda, _host(row, threads), values)
+        return render_source(program, cuda, _host(row, threads), values, setting)
 
 
 def _host(row: RowText, threads: int) -> Host:
@@ -82,8 +82,8 @@ def _host(row: RowText, threads: int) -> Host:
         skip_if_empty=empty_rows(space),
         body=(
             *width_lines(space.accesses, COLUMNS, number(row.setting, "vector"), row.divisors),
-            f"kernel = compile_{name}(vec{wide_argument(program)})",
-            f"arguments = {launch_arguments(program)}",
+            f"kernel = compile_{name}(vec{wide_argument(program, row.setting)})",
+            f"arguments = {launch_arguments(program, row.setting)}",
             f"kernel(({space.total(ROWS)},), ({threads},), arguments, stream={stream_text(program)})",
         ),
         summary="One block walks each row once a pass.",

@@ -6,7 +6,7 @@ from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES
-from .cuda_choices import choice_of_width, number, passes_slot, tile_registers, vector_choices
+from .cuda_choices import choice_of_width, maths_slots, number, passes_slot, tile_registers, vector_choices
 from .cuda_names import identifier
 from .cuda_passes import Pass
 from .cuda_render import (
@@ -63,7 +63,7 @@ class CudaRowShared:
             Slot(name="num_warps", role="configuration", choices=(4, 8, 16, 32), default=warps, about="a block"),
             Slot(name="vector", role="memory", choices=vector_choices(program), default=width, about="elements a load"),
             Slot(name="load", role="memory", choices=tuple(LOADS), default="streaming"),
-            Slot(name="store", role="memory", choices=tuple(STORES), default="streaming"),
+            Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),
             Slot(
                 name="held_kib", role="memory", choices=HELD_KIB, default=kib, about="shared memory for a block's part"
             ),
@@ -74,7 +74,7 @@ class CudaRowShared:
                 default=2 if warps == 32 else 4,
                 about="vectors in flight a thread",
             ),
-            Slot(name="fast_math", role="compute", choices=(False, True), default=False),
+            *maths_slots(program),
             *passes_slot(program),
         ]
         if len(self._clusters) > 1:
@@ -119,7 +119,7 @@ class CudaRowShared:
             each["last_reduction"] = each["number"] == last
         context = {
             **row.context(),
-            "parameters": parameters(program, row.flow.space, ["int capacity"]),
+            "parameters": parameters(program, row.flow.space, setting, ["int capacity"]),
             "threads": threads,
             "unroll": number(setting, "unroll"),
             "cluster": cluster,
@@ -127,7 +127,7 @@ class CudaRowShared:
             "passes": passes,
         }
         cuda = kernel_text("cuda_row_shared.cu.j2", context)
-        return render_source(program, cuda, _host(row, held, threads, cluster), values)
+        return render_source(program, cuda, _host(row, held, threads, cluster), values, setting)
 
 
 class CudaRowCluster(CudaRowShared):
@@ -210,8 +210,8 @@ def _host(row: RowText, held: dict[str, int], threads: int, cluster: int) -> Hos
             *width_lines(space.accesses, COLUMNS, number(row.setting, "vector"), row.divisors),
             f"slice_columns = -(-({columns}) // ({cluster} * vec)) * vec",
             f"capacity = min({limit}, -(-slice_columns // 16) * 16)",
-            f"kernel = compile_{name}(vec, int(capacity >= slice_columns){wide_argument(program)})",
-            f"arguments = {launch_arguments(program, ['cupy.int32(capacity)'])}",
+            f"kernel = compile_{name}(vec, int(capacity >= slice_columns){wide_argument(program, row.setting)})",
+            f"arguments = {launch_arguments(program, row.setting, ['cupy.int32(capacity)'])}",
             f"blocks = {_times(total, cluster)}",
             f"stream = {stream_text(program)}",
             f"kernel((blocks,), ({threads},), arguments, shared_mem=capacity * {size}, stream=stream)",

@@ -7,7 +7,7 @@ from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES
-from .cuda_choices import choice_of_width, number, passes_slot, tile_registers, vector_choices
+from .cuda_choices import choice_of_width, maths_slots, number, passes_slot, tile_registers, vector_choices
 from .cuda_names import identifier
 from .cuda_passes import Pass
 from .cuda_render import (
@@ -71,9 +71,9 @@ class CudaSplitReduction:
                 about="elements a load",
             ),
             Slot(name="load", role="memory", choices=tuple(LOADS), default="streaming", about="hint of the last pass"),
-            Slot(name="store", role="memory", choices=tuple(STORES), default="streaming"),
+            Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),
             Slot(name="unroll", role="compute", choices=(1, 2, 4, 8), default=4, about="vectors in flight a thread"),
-            Slot(name="fast_math", role="compute", choices=(False, True), default=False),
+            *maths_slots(program),
             *passes_slot(program),
             Slot(name="reverse_last", role="reduction", choices=(True, False), default=True),
             Slot(
@@ -119,13 +119,13 @@ class CudaSplitReduction:
         more = ["int splits", "index_t first_row", *(f"Partial{n}* __restrict__ workspace{n}" for n in numbers)]
         context = {
             **row.context(),
-            "parameters": parameters(program, row.flow.space, more),
+            "parameters": parameters(program, row.flow.space, setting, more),
             "threads": threads,
             "unroll": number(setting, "unroll"),
             "stages": [_stage_context(row, stage) for stage in stages],
         }
         cuda = kernel_text("cuda_split_reduction.cu.j2", context)
-        return render_source(program, cuda, _host(row, stages, threads, numbers), values)
+        return render_source(program, cuda, _host(row, stages, threads, numbers), values, setting)
 
 
 def _rows_for_cache(program: LoopProgram, rows: int, columns: int, device: DeviceSheet) -> int:
@@ -185,7 +185,7 @@ def _host(row: RowText, stages: list[Stage], threads: int, numbers: list[int]) -
         f"{scalar}({'first' if at_once else 0})",
         *(f"workspace{n}.data_ptr()" for n in numbers),
     ]
-    launches = [f"arguments = {launch_arguments(program, more)}"]
+    launches = [f"arguments = {launch_arguments(program, row.setting, more)}"]
     for kernel, stage in zip(kernels, stages, strict=True):
         count = "count" if at_once else f"({total})"
         blocks = f"{count} * {split}" if stage.own else count
@@ -203,7 +203,7 @@ def _host(row: RowText, stages: list[Stage], threads: int, numbers: list[int]) -
         body=(
             *width_lines(space.accesses, COLUMNS, number(row.setting, "vector"), row.divisors),
             *spaces,
-            f"{variables} = compile_{name}(vec{wide_argument(program)})",
+            f"{variables} = compile_{name}(vec{wide_argument(program, row.setting)})",
             f"stream = {stream_text(program)}",
             *launches,
         ),

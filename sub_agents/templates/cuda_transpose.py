@@ -9,7 +9,7 @@ from ...state.sizes import factors, product, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import address
-from .cuda_choices import moved_bytes, number, text
+from .cuda_choices import maths_slots, moved_bytes, number, text
 from .cuda_expression import read
 from .cuda_names import identifier
 from .cuda_passes import Flow
@@ -59,9 +59,9 @@ class CudaTranspose:
                 about="side of a square tile",
             ),
             Slot(name="load", role="memory", choices=("cached", "streaming"), default="cached"),
-            Slot(name="store", role="memory", choices=("cached", "streaming"), default="streaming"),
+            Slot(name="store", role="memory", choices=("cached", "streaming"), default="cached"),
             Slot(name="unroll", role="compute", choices=(2, 4, 8, 16), default=8, about="elements in flight a thread"),
-            Slot(name="fast_math", role="compute", choices=(False, True), default=False),
+            *maths_slots(program),
         )
 
     def legal(
@@ -83,9 +83,9 @@ class CudaTranspose:
         assert isinstance(program, LoopProgram)
         turned = TransposeText(_flow(program, bool(setting["fast_math"])), setting)
         context = {
-            "index_type": index_type(program),
+            "index_type": index_type(program, setting),
             "name": identifier(program.name),
-            "parameters": parameters(program, turned.flow.space),
+            "parameters": parameters(program, turned.flow.space, setting),
             "threads": number(setting, "block_size"),
             "tile": number(setting, "tile"),
             "unroll": number(setting, "unroll"),
@@ -95,7 +95,7 @@ class CudaTranspose:
             "transposed": turned.transposed_context(),
             "body": turned.body(),
         }
-        return render_source(program, kernel_text("cuda_transpose.cu.j2", context), turned.host(), values)
+        return render_source(program, kernel_text("cuda_transpose.cu.j2", context), turned.host(), values, setting)
 
 
 def _high_axis(program: LoopProgram) -> int | None:
@@ -193,7 +193,7 @@ class TransposeText:
         """One block a tile."""
         program, space, tile = self.flow.program, self.flow.space, number(self.setting, "tile")
         name, total = identifier(program.name), product(program.space)
-        wide = wide_argument(program).removeprefix(", ")
+        wide = wide_argument(program, self.setting).removeprefix(", ")
         blocks = f"({space.total(ROWS)}) * -(-({space.total(HIGH)}) // {tile}) * -(-({space.total(LOW)}) // {tile})"
         threads = number(self.setting, "block_size")
         return Host(
@@ -202,7 +202,7 @@ class TransposeText:
             skip_if_empty=f"{total} == 0" if factors(total)[1] or total == 0 else "",
             body=(
                 f"kernel = compile_{name}({wide})",
-                f"arguments = {launch_arguments(program)}",
+                f"arguments = {launch_arguments(program, self.setting)}",
                 f"blocks = {blocks}",
                 f"kernel((blocks,), ({threads},), arguments, stream={stream_text(program)})",
             ),
