@@ -162,10 +162,8 @@ class Judge:
         ).model_dump()
 
     def use_baselines(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Takes the best baselines to interleave with. What was built for measuring is built anew when it is needed:
-        building one torch.compile mode resets the others."""
+        """Takes the best baselines to interleave with; what was built for measuring serves on."""
         self.best_baseline = body["best_baseline"]
-        self._own.clear()
         return {"ok": True}
 
     def vet(self, _body: dict[str, Any]) -> dict[str, Any]:
