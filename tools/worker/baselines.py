@@ -41,11 +41,13 @@ def build(name: str, module: ProblemModule, model: torch.nn.Module) -> Any:
     if name == "eager":
         return model
     if name in _MODES:
+        from torch._inductor import config as inductor  # opens the GPU, which the fork server must not
+
         # Modes and workloads live side by side: a reset would recompile the others inside a timed call.
         torch._dynamo.config.recompile_limit = _MOST_COMPILED
         if name != "compile":
             # A product's autotuning compiles dozens of kernels; one kernel compiles faster without a pool.
-            torch._inductor.config.compile_threads = int(os.environ.get(_THREADS, "1"))
+            inductor.compile_threads = int(os.environ.get(_THREADS, "1"))
         return torch.compile(model, mode=_MODES[name], dynamic=False)
     shipped = getattr(module.module, "baselines", None) or {}
     if name not in shipped:
