@@ -160,6 +160,7 @@ def test_nothing_outside_the_scratch_folder_can_be_written(boxes, namespaced):
             try:
                 with open(os.path.join(folder, "planted"), "w") as file:
                     file.write("x")
+                os.unlink(file.name)
                 found[folder] = "written"
             except OSError as error:
                 found[folder] = type(error).__name__
