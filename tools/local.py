@@ -83,9 +83,7 @@ class LocalHarness:
         self.work_dir = Path(settings.work_dir or tempfile.mkdtemp(prefix="warpsmith-")).resolve()
         self.work_dir.mkdir(parents=True, exist_ok=True)
         if self._own_dir:
-            self.work_dir.chmod(
-                0o711
-            )  # where there are no namespaces a candidate's user has to reach its scratch folder
+            self.work_dir.chmod(0o711)  # without namespaces another user has to reach its scratch folder by this path
         self._gpu_lock = threading.RLock()
         self._quiet = threading.Lock()
         """Held while a candidate is timed, and while a process opens its GPU context."""
@@ -101,12 +99,12 @@ class LocalHarness:
         try:
             self._start()
         except BaseException:
-            self.close()
+            self._end_servers()
             raise
 
     def _start(self) -> None:
         settings = self.settings
-        self._servers = [ServerProcess(self.work_dir, settings.start_timeout_s, interpret=False, gpu=settings.gpu)]
+        self._servers.append(ServerProcess(self.work_dir, settings.start_timeout_s, interpret=False, gpu=settings.gpu))
         if not self._expects_gpu():
             self._start_interpreter()
         self._device = self._find_device()
@@ -293,6 +291,9 @@ class LocalHarness:
     def close(self) -> None:
         self._reader.close()
         self._close_judges()
+        self._end_servers()
+
+    def _end_servers(self) -> None:
         for server in self._servers:
             server.close()
         if self._own_dir:
