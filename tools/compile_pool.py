@@ -58,10 +58,10 @@ class CompilePool:
         self._lock = threading.Lock()
 
     def compile(self, problem: Problem, candidate: Candidate) -> Compiled:
-        """Compiles, or answers from memory."""
+        """Compiles, or answers from memory or from the work folder."""
         key = digest(problem.id, candidate.id, self._device.arch, self._device.versions)[:20]
         with self._lock:
-            known = self._known.get(key)
+            known = self._known.get(key) or self._kept(key)
         if known is not None:
             return known.model_copy(update={"report": known.report.model_copy(update={"cached": True, "seconds": 0.0})})
         syntax = _syntax_error(candidate)
@@ -71,7 +71,28 @@ class CompilePool:
             compiled = self._compile(problem, candidate, key)
         with self._lock:
             self._known[key] = compiled
+        self._keep(compiled)
         return compiled
+
+    def _record_of(self, key: str) -> Path:
+        """Beside the caches, not in them: a candidate writes there while it compiles."""
+        return self._work_dir / "compiled" / f"{key}.json"
+
+    def _keep(self, compiled: Compiled) -> None:
+        """The record is written last and replaces whole, so a folder without one was never finished."""
+        if compiled.report.ok:
+            path = self._record_of(compiled.key)
+            temporary = path.with_suffix(".tmp")
+            temporary.write_text(compiled.model_dump_json())
+            temporary.replace(path)
+
+    def _kept(self, key: str) -> Compiled | None:
+        try:
+            found = Compiled.model_validate_json(self._record_of(key).read_text())
+        except (OSError, ValidationError):
+            return None  # never compiled here, or cut off while it was written
+        self._known[key] = found
+        return found
 
     def box_of(self, compiled: Compiled, candidate: Candidate) -> Path:
         """Where a candidate's scratch folder lies, for its compiler and for every run."""
