@@ -26,20 +26,81 @@ PREFERENCE: dict[str, tuple[str, ...]] = {
     "triton_matvec": ("cuda_matvec",),
 }
 """CUDA templates for each Triton template, the closest first."""
+HINTS = ("load", "store", "fast_math", "specialise", "reverse_last")
+WORSE = 1.15
+"""A variant may be estimated to take this many times as long as what it varies."""
+HOPELESS = 1.5
+"""A structure that is estimated to take this many times as long as the best is not worth an early proposal."""
+VARIANTS: tuple[dict[str, int], ...] = (
+    {"unroll": 1, "block_size": -1, "num_warps": 1, "store": 1},
+    {"unroll": -1, "rows_per_program": -1, "num_warps": -1, "load": -1},
+    {"vector": -1, "unroll": 1},
+    {"lanes": 1, "num_warps": 1},
+)
+"""Steps among the slots' choices that make another shape of the same template, the most telling first."""
 
 
 def rewritten(space: StepSpace, seed: Mapping[str, SlotValue]) -> list[Choice]:
-    """Choices in CUDA that start from a seed's slots for the same step, the closest first, then the defaults."""
+    """Choices in CUDA that start from a seed's slots for the same step, the most promising first.
+
+    Templates' own defaults come first, the best by the cost model ahead, in turn with what the seed's tile becomes in
+    CUDA: warps and blocks that suit Triton are often not what suits a kernel whose threads are placed by hand. What
+    differs from an earlier choice by a hint alone comes last.
+    """
     if not isinstance(space.program, LoopProgram):
         return _in_order(space, carry_over(space, seed), seed)
-    found: list[Choice] = []
+    own = _ranked(space, seed)
+    translations: list[Choice] = []
     for template in _preferred(space, seed):
         slots = space.slots(template)
         setting = _legal_near(space, template, slots, translated(template.name, slots, seed))
         if setting is not None:
-            found.append(Choice.of(template, setting))
-    found += space.promising()
-    return list(dict.fromkeys(found))
+            translations.append(Choice.of(template, setting))
+    best = own[0].template.name if own else ""
+    translations.sort(key=lambda choice: choice.template.name != best)
+    ordered = [*own[:1], *_variants(space, own[0])[:1], *own[1:2], *translations[:1]] if own else []
+    if own and len(own) > 1 and space.estimated_ms(own[1]) > HOPELESS * space.estimated_ms(own[0]):
+        # No other structure comes near: other shapes of the best one are worth more.
+        ordered = [own[0], *_variants(space, own[0])[:2], *translations[:1]]
+    for choice in own[:1]:
+        ordered += _variants(space, choice)
+    return _spaced([*ordered, *own, *translations])
+
+
+def _ranked(space: StepSpace, seed: Mapping[str, SlotValue]) -> list[Choice]:
+    """Defaults of all templates by estimated time; the seed's own structure is favoured a little."""
+    near = {template.name for template in _preferred(space, seed)[:2]}
+    return sorted(space.promising(), key=lambda c: space.estimated_ms(c) * (1.0 if c.template.name in near else 1.03))
+
+
+def _variants(space: StepSpace, choice: Choice) -> list[Choice]:
+    """The same template with the changes of shape that matter most, where they are legal."""
+    slots = {slot.name: slot for slot in space.slots(choice.template)}
+    found = []
+    for changes in VARIANTS:
+        moved = dict(choice.values)
+        for name, steps in changes.items():
+            if name in slots:
+                slot = slots[name]
+                at = slot_moves.place(slot, moved[name]) + steps
+                moved[name] = slot.choices[min(max(at, 0), len(slot.choices) - 1)]
+        made = Choice.of(choice.template, moved)
+        fair = space.legal(choice.template)(moved) and space.estimated_ms(made) <= WORSE * space.estimated_ms(choice)
+        if fair and made != choice:
+            found.append(made)
+    return found
+
+
+def _spaced(choices: list[Choice]) -> list[Choice]:
+    """Distinct choices in order, those behind that differ from an earlier one in nothing but hints."""
+    first: dict[tuple[object, ...], Choice] = {}
+    late: list[Choice] = []
+    for choice in dict.fromkeys(choices):
+        shape = (choice.template.name, *(pair for pair in choice.setting if pair[0] not in HINTS))
+        if shape in first:
+            late.append(choice)
+        first.setdefault(shape, choice)
+    return [*first.values(), *late]
 
 
 def _preferred(space: StepSpace, seed: Mapping[str, SlotValue]) -> list[Template]:

@@ -51,6 +51,11 @@ def tile_registers(program: LoopProgram, setting: Setting) -> int:
     return held * number(setting, "vector") * number(setting, "unroll") // 4
 
 
+def default_unroll(program: LoopProgram, width: int, most: int) -> int:
+    """Four vectors in flight, fewer where a thread's tile would take more than `most` registers."""
+    return next((n for n in (4, 2) if tile_registers(program, {"vector": width, "unroll": n}) <= most), 1)
+
+
 def moved_bytes(program: LoopProgram, hints: Mapping[str, int]) -> dict[str, int]:
     """Bytes that each access moves if everything is read and written once, by load name or stored value."""
     accesses: list[Load | Store] = [*program.loads, *program.stores]

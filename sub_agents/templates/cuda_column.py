@@ -179,7 +179,7 @@ def _default(program: LoopProgram, now: dict[str, int], width: int, device: Devi
                 return {"num_warps": warps, "lanes": lanes, "vector": width, "split": 1, "keep": 1}
     warps = next((w for w in (2, 4) if now[REDUCED] * lanes_most <= w * 32 * 4), 8)
     tiles = now[OUTER] * -(-now[INNER] // (lanes_most * width))
-    wanted, most = 4 * device.sm_count // max(1, tiles), now[REDUCED] * lanes_most // (warps * 32 * 8)
+    wanted, most = 8 * device.sm_count // max(1, tiles), now[REDUCED] * lanes_most // (warps * 32 * 8)
     split = max(s for s in SPLITS if s == 1 or (s <= wanted and s <= most))
     return {"num_warps": warps, "lanes": lanes_most, "vector": width, "split": split, "keep": 0}
 

@@ -219,6 +219,7 @@ def _host(program: LoopProgram, flow: Flow, setting: Setting, ends: str) -> Host
     crossing = ends == "crossing"
     limit = number(setting, "grid_limit")
     blocks = f"-(-points // ({tile} * vec))"
+    chosen = ("vec, crossing" if crossing else "vec") + wide_argument(program, setting)
     return Host(
         macros=("vec", "crossing") if crossing else ("vec",),
         kernels=(Kernel(identifier(program.name)),),
@@ -228,7 +229,7 @@ def _host(program: LoopProgram, flow: Flow, setting: Setting, ends: str) -> Host
             *(_crossing_lines(flow, setting) if crossing else ()),
             f"points = {space.total(GROUP)}",
             f"blocks = min({limit}, {blocks})" if limit else f"blocks = {blocks}",
-            f"kernel = compile_{identifier(program.name)}({'vec, crossing' if crossing else 'vec'}{wide_argument(program, setting)})",
+            f"kernel = compile_{identifier(program.name)}({chosen})",
             f"arguments = {launch_arguments(program, setting)}",
             f"kernel((blocks,), ({number(setting, 'block_size')},), arguments, stream={stream_text(program)})",
         ),

@@ -19,6 +19,8 @@ from .cuda_space import Access, Space, Walk, space_of, walk
 from .cuda_types import BYTES, STORAGE, size_text
 
 ROWS, COLUMNS = "rows", "columns"
+BYTES_IN_FLIGHT = 40e3
+"""What a processor must have asked for at any time to keep memory busy: bandwidth a processor times latency."""
 
 
 def row_flow(program: LoopProgram, fast_math: bool, merging: bool) -> Flow:
@@ -26,6 +28,16 @@ def row_flow(program: LoopProgram, fast_math: bool, merging: bool) -> Flow:
     axes = range(len(program.space))
     groups = {ROWS: [a for a in axes if not program.reduced[a]], COLUMNS: [a for a in axes if program.reduced[a]]}
     return Flow(program, space_of(program, groups), (COLUMNS,), fast_math, merging)
+
+
+def streamed(load: Access) -> bool:
+    """Whether every point has an element of its own, or nearly: not a row that all rows share, nor one value a run."""
+    return 0 not in load.strides[COLUMNS] and bool(load.strides[COLUMNS]) and not shared(load)
+
+
+def shared(load: Access) -> bool:
+    """Whether all rows read the same elements."""
+    return bool(load.strides[ROWS]) and load.constant(ROWS)
 
 
 def extents(program: LoopProgram, hints: dict[str, int]) -> tuple[int, int]:
@@ -38,8 +50,11 @@ def extents(program: LoopProgram, hints: dict[str, int]) -> tuple[int, int]:
 def columns_contiguous(program: LoopProgram) -> bool:
     """Whether the largest streamed operand runs along the last reduced axis with stride 1 (or nothing does)."""
     space = row_flow(program, False, False).space
-    streamed = [load for load in space.loads if not load.constant(COLUMNS)]
-    return not streamed or any(load.last(COLUMNS) == 1 for load in streamed)
+    varying = [load for load in space.loads if not load.constant(COLUMNS)]
+    # Operands over more axes are larger, whatever the sizes.
+    rank = {load.name: sum(stride != 0 for stride in load.strides) for load in program.loads}
+    most = max((rank[load.name] for load in varying), default=0)
+    return not varying or any(load.last(COLUMNS) == 1 for load in varying if rank[load.name] == most)
 
 
 @dataclass(frozen=True)
@@ -106,7 +121,7 @@ class RowText:
 
     def policy(self, load: Access) -> str:
         """The load function: operands that all rows share stay in the caches."""
-        return LOADS["cached" if load.constant(ROWS) else text(self.setting, "load")]
+        return LOADS["cached" if not streamed(load) else text(self.setting, "load")]
 
     def fetch(self, load: Access) -> str:
         """One vector of a streamed operand at `col`."""
@@ -180,22 +195,37 @@ def looped_ms(program: LoopProgram, setting: Setting, hints: dict[str, int], dev
     flow = row_flow(program, False, setting.get("passes") == "online")
     moved = 0.0
     for number, each in enumerate(flow.passes):
-        streamed = [n for n in flow.needed(flow.targets(each)) if n in flow.loads]
-        own = [flow.loads[n] for n in streamed if not flow.loads[n].constant(ROWS)]
+        names = [n for n in flow.needed(flow.targets(each)) if n in flow.loads]
+        own = [flow.loads[n] for n in names if streamed(flow.loads[n])]
         # A lone element drags its whole sector along; neighbours' blocks find some of it in the cache.
         read = sum(BYTES[a.dtype] * (1 if a.last(COLUMNS) in (0, 1) else 4) for a in own)
         # Every resident block's row stays in the L2 cache between passes only if all of them fit.
         resident = min(rows, 4 * device.sm_count) * columns * held_bytes(program) < device.l2_bytes * 0.8
         moved += rows * columns * (read * (0.3 if number and resident else 1.0))
         moved += rows * columns * sum(BYTES[s.dtype] for s in each.stores)
-    busy = min(1.0, rows / device.sm_count)
+    blocks = rows * int(setting.get("split", 1)) / device.sm_count
+    threads = 32 * int(setting["num_warps"])
+    waiting = min(blocks, device.max_threads_per_sm / threads) * threads * int(setting["unroll"])
+    in_flight = waiting * min(16, int(setting["vector"]) * held_bytes(program))
+    busy = min(1.0, rows / device.sm_count, in_flight / BYTES_IN_FLIGHT)
     return 1e3 * moved / (device.copy_bytes_per_s * max(busy, 1e-3)) * 1.02
 
 
 def held_bytes(program: LoopProgram) -> int:
     """Bytes of one column's streamed operands."""
     space = row_flow(program, False, False).space
-    return sum(BYTES[load.dtype] for load in space.loads if not load.constant(COLUMNS) and not load.constant(ROWS))
+    return sum(BYTES[load.dtype] for load in space.loads if streamed(load))
 
 
-__all__ = ["COLUMNS", "ROWS", "RowText", "columns_contiguous", "extents", "held_bytes", "row_flow", "vector_of"]
+__all__ = [
+    "COLUMNS",
+    "ROWS",
+    "RowText",
+    "columns_contiguous",
+    "extents",
+    "held_bytes",
+    "row_flow",
+    "shared",
+    "streamed",
+    "vector_of",
+]

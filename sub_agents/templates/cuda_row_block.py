@@ -19,7 +19,7 @@ from .cuda_render import (
     wide_argument,
     width_lines,
 )
-from .cuda_row import COLUMNS, ROWS, RowText, columns_contiguous, empty_rows, extents, held_bytes, row_flow
+from .cuda_row import COLUMNS, ROWS, RowText, columns_contiguous, empty_rows, extents, held_bytes, row_flow, streamed
 from .cuda_types import compute_type
 
 REGISTERS_FOR_ROW = 96
@@ -141,7 +141,7 @@ def _early(text: RowText) -> list[str]:
     found = []
     for load in text.flow.space.loads:
         first = _first_use(text, load.name)
-        if load.name in text.flow.elements and first >= 0 and (first == 0 or not load.constant(ROWS)):
+        if load.name in text.flow.elements and first >= 0 and (first == 0 or streamed(load)):
             found.append(load.name)
     return found
 

@@ -5,7 +5,15 @@ from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES
-from .cuda_choices import choice_of_width, maths_slots, number, passes_slot, tile_registers, vector_choices
+from .cuda_choices import (
+    choice_of_width,
+    default_unroll,
+    maths_slots,
+    number,
+    passes_slot,
+    tile_registers,
+    vector_choices,
+)
 from .cuda_names import identifier
 from .cuda_render import (
     Host,
@@ -36,13 +44,16 @@ class CudaRowLooped:
         assert isinstance(program, LoopProgram)
         columns = extents(program, hints)[1]
         width = choice_of_width(program)
+        unroll = default_unroll(program, width, 48)
         warps = next((w for w in (1, 2, 4, 8, 16) if columns <= w * 32 * width * 4), 16)
         return (
             Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16, 32), default=warps, about="a row"),
             Slot(name="vector", role="memory", choices=vector_choices(program), default=width, about="elements a load"),
             Slot(name="load", role="memory", choices=tuple(LOADS), default="streaming", about="hint of the last pass"),
             Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),
-            Slot(name="unroll", role="compute", choices=(1, 2, 4, 8), default=4, about="vectors in flight a thread"),
+            Slot(
+                name="unroll", role="compute", choices=(1, 2, 4, 8), default=unroll, about="vectors in flight a thread"
+            ),
             *maths_slots(program),
             *passes_slot(program),
             Slot(name="reverse_last", role="reduction", choices=(True, False), default=True),

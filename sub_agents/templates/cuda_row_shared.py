@@ -6,7 +6,15 @@ from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES
-from .cuda_choices import choice_of_width, maths_slots, number, passes_slot, tile_registers, vector_choices
+from .cuda_choices import (
+    choice_of_width,
+    default_unroll,
+    maths_slots,
+    number,
+    passes_slot,
+    tile_registers,
+    vector_choices,
+)
 from .cuda_names import identifier
 from .cuda_passes import Pass
 from .cuda_render import (
@@ -21,7 +29,7 @@ from .cuda_render import (
     wide_argument,
     width_lines,
 )
-from .cuda_row import COLUMNS, ROWS, RowText, columns_contiguous, empty_rows, extents, held_bytes, row_flow
+from .cuda_row import COLUMNS, ROWS, RowText, columns_contiguous, empty_rows, extents, held_bytes, row_flow, streamed
 from .cuda_row_tiles import Fetch, Hold, global_fetch, loads_of, tile_pass
 from .cuda_space import Access
 from .cuda_types import BYTES, STORAGE
@@ -46,7 +54,7 @@ class CudaRowShared:
         columns = extents(program, hints)[1]
         room = self._clusters[-1] * HELD_KIB[-1] * 1024
         # Rows far beyond the room would be read again in every pass.
-        return bool(_held(row)) and columns >= 512 * self._clusters[0] and columns * held_bytes(program) <= 1.25 * room
+        return bool(_held(row)) and columns >= 512 * self._clusters[0] and columns * held_bytes(program) <= 1.4 * room
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -71,7 +79,7 @@ class CudaRowShared:
                 name="unroll",
                 role="compute",
                 choices=(1, 2, 4, 8),
-                default=2 if warps == 32 else 4,
+                default=default_unroll(program, width, 24 if warps == 32 else 48),
                 about="vectors in flight a thread",
             ),
             *maths_slots(program),
@@ -104,7 +112,7 @@ class CudaRowShared:
         reads = share + (1 - share) * len(flow.passes)
         stored = sum(BYTES[store.dtype] for store in flow.point_stores)
         moved = rows * (row_bytes * reads + columns * stored)
-        alone = 1.12 if number(setting, "held_kib") > 104 else 1.04
+        alone = (1.14 if number(setting, "held_kib") > 104 else 1.08) * (1.03 if cluster > 1 else 1.0)
         busy = min(1.0, rows * cluster / device.sm_count)
         return 1e3 * moved * alone / (device.copy_bytes_per_s * max(busy, 1e-3))
 
@@ -149,7 +157,7 @@ def _held(row: RowText) -> dict[str, int]:
     used = {each.number: loads_of(row, each) for each in row.flow.passes}
     for load in row.flow.space.loads:
         numbers = [number for number, names in used.items() if load.name in names]
-        if len(numbers) > 1 and not load.constant(ROWS):
+        if len(numbers) > 1 and streamed(load):
             found[load.name] = numbers[0]
     return found
 

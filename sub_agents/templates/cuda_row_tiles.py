@@ -6,7 +6,7 @@ from .cuda_access import LOADS, vector_of
 from .cuda_choices import text
 from .cuda_expression import read
 from .cuda_passes import Pass
-from .cuda_row import ROWS, RowText
+from .cuda_row import RowText, shared
 from .cuda_space import Access
 from .cuda_tile_merges import between, first_lines, first_targets, second_lines, settling
 
@@ -60,9 +60,9 @@ def global_fetch(row: RowText) -> Fetch:
     last = row.flow.passes[-1].number
 
     def fetch(load: Access, each: Pass) -> str:
-        streamed = row.fetch(load)
-        if load.constant(ROWS) or each.number == last:
-            return streamed
-        return streamed.replace(LOADS[text(row.setting, "load")], LOADS["cached"])
+        text_of_load = row.fetch(load)
+        if shared(load) or each.number == last:
+            return text_of_load
+        return text_of_load.replace(LOADS[text(row.setting, "load")], LOADS["cached"])
 
     return fetch

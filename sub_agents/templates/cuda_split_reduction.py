@@ -7,7 +7,15 @@ from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES
-from .cuda_choices import choice_of_width, maths_slots, number, passes_slot, tile_registers, vector_choices
+from .cuda_choices import (
+    choice_of_width,
+    default_unroll,
+    maths_slots,
+    number,
+    passes_slot,
+    tile_registers,
+    vector_choices,
+)
 from .cuda_names import identifier
 from .cuda_passes import Pass
 from .cuda_render import (
@@ -57,6 +65,7 @@ class CudaSplitReduction:
     ) -> tuple[Slot, ...]:
         assert isinstance(program, LoopProgram)
         rows, columns = extents(program, hints)
+        unroll = default_unroll(program, choice_of_width(program), 48)
         wanted = max(2, 4 * device.sm_count // max(1, rows))
         at_once = _rows_for_cache(program, rows, columns, device)
         wanted = max(wanted, 4 * device.sm_count // (at_once or rows or 1))
@@ -72,7 +81,9 @@ class CudaSplitReduction:
             ),
             Slot(name="load", role="memory", choices=tuple(LOADS), default="streaming", about="hint of the last pass"),
             Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),
-            Slot(name="unroll", role="compute", choices=(1, 2, 4, 8), default=4, about="vectors in flight a thread"),
+            Slot(
+                name="unroll", role="compute", choices=(1, 2, 4, 8), default=unroll, about="vectors in flight a thread"
+            ),
             *maths_slots(program),
             *passes_slot(program),
             Slot(name="reverse_last", role="reduction", choices=(True, False), default=True),

@@ -13,7 +13,7 @@ from warpsmith.state.plan import Plan, Strategy
 from warpsmith.state.problem import Problem, Workload
 from warpsmith.state.program import ForwardPlan
 from warpsmith.sub_agents.cuda_writer import CudaWriter
-from warpsmith.sub_agents.cuda_writer.rewriting import PREFERENCE, rewritten
+from warpsmith.sub_agents.cuda_writer.rewriting import HINTS, PREFERENCE, rewritten
 from warpsmith.sub_agents.offline_writer import Choice, StepSpace
 from warpsmith.sub_agents.templates.registry import templates
 
@@ -44,14 +44,16 @@ def first(plan: ForwardPlan, **seed: Any) -> Choice:
     return rewritten(space(plan), seed)[0]
 
 
+def early(plan: ForwardPlan, seed: dict[str, Any]) -> list[Choice]:
+    """The first four choices: as many as a run evaluates."""
+    return rewritten(space(plan), seed)[:4]
+
+
 def test_a_pointwise_tile_becomes_threads_and_vectors_in_flight() -> None:
     seed = {"template": "triton_pointwise", "block_size": 2048, "num_warps": 4, "programs": 0, "store_cache": "cs"}
-    choice = first(relu_add(4096, 8192), **seed)
-    assert choice.template.name == "cuda_pointwise"
-    chosen = choice.values
-    assert chosen["block_size"] * chosen["vector"] * chosen["unroll"] == 2048
-    assert chosen["block_size"] == 128
-    assert chosen["store"] == "streaming"
+    found = [c.values for c in early(relu_add(4096, 8192), seed)]
+    translated = [c for c in found if (c["block_size"], c["store"]) == (128, "streaming")]
+    assert any(c["block_size"] * c["vector"] * c["unroll"] == 2048 for c in translated)
 
 
 def test_a_two_sided_tile_becomes_one_turned_in_shared_memory() -> None:
@@ -59,15 +61,15 @@ def test_a_two_sided_tile_becomes_one_turned_in_shared_memory() -> None:
         (512, 512), (False, False), [("t", "neg", "float32", 0, "in_x")], {"y": ("t", "float32")}, loads={"x": (1, 512)}
     )
     seed = {"template": "triton_pointwise", "block_size": 1024, "num_warps": 8, "tile": "two_sided", "columns": 64}
-    choice = first(plan, **seed)
-    assert choice.template.name == "cuda_transpose"
-    assert choice.values["tile"] == 64
+    assert first(plan, **seed).template.name == "cuda_transpose"
+    assert 64 in [choice.values.get("tile") for choice in early(plan, seed)]
 
 
 def test_rows_in_registers_stay_in_registers_with_as_many_warps_and_rows() -> None:
-    choice = first(layer_norm(8192, 1024), template="triton_row_persistent", num_warps=8, rows_per_program=4)
-    assert choice.template.name == "cuda_row_block"
-    assert (choice.values["num_warps"], choice.values["rows_per_program"]) == (8, 4)
+    seed = {"num_warps": 8, "rows_per_program": 4}
+    choices = early(layer_norm(8192, 1024), {"template": "triton_row_persistent", **seed})
+    assert choices[0].template.name == "cuda_row_block"
+    assert any(seed.items() <= choice.values.items() for choice in choices)
 
 
 def test_a_long_row_that_triton_loops_over_goes_to_a_cluster() -> None:
@@ -79,9 +81,7 @@ def test_a_long_row_that_triton_loops_over_goes_to_a_cluster() -> None:
 
 def test_a_split_is_kept() -> None:
     seed = {"template": "triton_split_reduction", "num_warps": 4, "block_size": 2048, "split": 128}
-    choice = first(layer_norm(16, 4194304), **seed)
-    assert choice.template.name == "cuda_split_reduction"
-    assert choice.values["split"] == 128
+    assert 128 in [choice.values.get("split") for choice in early(layer_norm(16, 4194304), seed)]
 
 
 def test_a_strided_reduction_goes_to_lanes_along_the_contiguous_axis() -> None:
@@ -91,6 +91,14 @@ def test_a_strided_reduction_goes_to_lanes_along_the_contiguous_axis() -> None:
     choice = first(plan, template="triton_row_looped", num_warps=8, block_size=16, rows_per_program=128)
     assert choice.template.name == "cuda_column"
     assert choice.values["lanes"] == 32
+
+
+@pytest.mark.parametrize("plan", [softmax(8192, 4096), layer_norm(32768, 1024)])
+def test_early_choices_span_structures_and_differ_in_more_than_hints(plan: ForwardPlan) -> None:
+    choices = early(plan, {"template": "triton_row_persistent", "num_warps": 8, "rows_per_program": 1})
+    assert len({choice.template.name for choice in choices}) > 1
+    shapes = [(c.template.name, *(pair for pair in c.setting if pair[0] not in HINTS)) for c in choices]
+    assert len(set(shapes)) == len(choices)
 
 
 @pytest.mark.parametrize("template", PREFERENCE)
