@@ -113,9 +113,23 @@ class LocalHarness:
             self._start_interpreter()
         self._servers[-1].hello()
         self._server = self._servers[-1].client
+        self._device = self._device.model_copy(update={"sandbox": self._sandbox_layers()})
         self._reader = ProblemReader(self._server)
         self.compiler = CompilePool(self._servers[0].client, self.work_dir, self._device, settings.compile_workers)
         self.baselines = BaselineFile(settings.baseline_file)
+
+    def _sandbox_layers(self) -> dict[str, str]:
+        """`on` for each layer of isolation, or why it is not: from an empty cell, which also shows that one starts."""
+        scratch = self.work_dir / "boxes" / "empty"
+        scratch.mkdir(parents=True, exist_ok=True)
+        box = {"scratch": str(scratch), "hidden": [str(self.work_dir)], "namespaces": self.settings.namespaces}
+        with Cell(self._server, Spawn("candidate", {"device": "cpu"}, box), _PROBE_S) as cell:
+            cell.wait_until_ready()
+        layers = dict.fromkeys(("namespaces", "mount view", "user"), "on")
+        for note in cell.notes:
+            layer, _, why = note.partition(": ")
+            layers[layer] = why
+        return layers
 
     def device(self) -> DeviceSheet:
         return self._device
