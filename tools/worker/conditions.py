@@ -25,11 +25,13 @@ _REASONS = {0x4: "software power cap", 0x8: "hardware slowdown", 0x20: "software
 def _handle(index: int) -> Any:
     try:
         import pynvml
-
+    except ImportError:
+        return None  # an optional package
+    try:
         pynvml.nvmlInit()
         return pynvml, handle_of(pynvml, index)
-    except Exception:  # noqa: BLE001 - any failure means: no NVML on this machine
-        return None
+    except pynvml.NVMLError:
+        return None  # a driver without NVML
 
 
 def read(device: torch.device) -> Conditions:
