@@ -4,11 +4,11 @@ A candidate is one combination of choices for all steps; its slots are named `st
 `step.template`. The same brief always gives the same candidates.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from random import Random
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from ..state.brief import Brief
 from ..state.candidate import Candidate, Language, SlotValue, make_candidate
@@ -22,7 +22,22 @@ from .kernel_source import KernelSource, Template
 from .slots import Setting, Slot
 
 Program = LoopProgram | MatmulProgram
+_T = TypeVar("_T")
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+HOPELESS = 1.6
+"""How many times as long as the best estimate a choice may take before it is left to the very end."""
+SHAPING = 3
+"""The greatest weight of a slot that changes a kernel's shape."""
+MATHEMATICS = ("exact_math", "fast_math")
+"""Slots that give up accuracy: moved early only where the cost model sees a gain."""
+MOST_STEPS = 6
+"""Moves downhill by the cost model."""
+CLOSE = 1.15
+"""How many times as long it may take for its neighbours to be worth a look before any is measured."""
+PLAUSIBLE = 1.3
+"""How many times as long as the best estimate a choice may take to be among the first."""
+LIGHT = 0.1
+"""The share of the time below which a step is not worth an early proposal."""
 MOST_TRIES = 400
 """Combinations looked at for one candidate before giving up: after that the space counts as exhausted."""
 
@@ -91,6 +106,34 @@ class StepSpace:
         """Default choices of all templates, the cheapest first by the cost model (ties in the library's order)."""
         found = [choice for template in self.templates if (choice := self.default(template)) is not None]
         return sorted(found, key=self.estimated_ms)
+
+    def ranked(self) -> list[Choice]:
+        """Defaults, and what the cost model makes of them, the cheapest first; a default within 5% leads."""
+        found: dict[Choice, float] = {}
+        for choice in self.promising():
+            found.setdefault(choice, self.estimated_ms(choice))
+            better = self.refined(choice)
+            found.setdefault(better, 1.05 * self.estimated_ms(better))
+        return sorted(found, key=lambda choice: found[choice])
+
+    def refined(self, choice: Choice) -> Choice:
+        """The setting that single moves of the slots of a kernel's shape lead to, downhill by the cost model."""
+        slots, legal = self.slots(choice.template), self.legal(choice.template)
+        shaping = [slot for slot in slots if slot.role in ("configuration", "reduction") or slot.name == "stages"]
+        best, best_ms = choice, self.estimated_ms(choice)
+        for _ in range(MOST_STEPS):
+            around = [
+                Choice.of(choice.template, {**best.values, slot.name: other})
+                for slot in shaping
+                for other in slot.choices
+                if other != best.values[slot.name]
+            ]
+            legal_ones = [each for each in around if legal(each.values)]
+            nearest = min(legal_ones, key=self.estimated_ms, default=best)
+            if self.estimated_ms(nearest) > 0.98 * best_ms:
+                break
+            best, best_ms = nearest, self.estimated_ms(nearest)
+        return best
 
 
 def traffic_ms(program: Program, hints: Mapping[str, int], device: DeviceSheet) -> float:
@@ -196,46 +239,85 @@ class OfflineWriter:
             yield from self._tuned(seeds, spaces, rng, brief.temperature)
         if brief.directive == "diversify":
             yield from self._different([scored.candidate for scored in brief.pool], spaces, rng)
-        yield from self._explored(spaces, rng)
+        pool = [each for scored in brief.pool if (each := _parse(scored.candidate, spaces)) is not None]
+        yield from self._explored(spaces, pool, rng)
 
-    def _explored(self, spaces: dict[str, StepSpace], rng: Random) -> Iterator[tuple[Combination, str | None, str]]:
-        """Defaults of every template, then an even spread, each on the heaviest step first."""
-        ranked = {name: space.promising() for name, space in spaces.items()}
+    def _explored(
+        self, spaces: dict[str, StepSpace], pool: list[Combination], rng: Random
+    ) -> Iterator[tuple[Combination, str | None, str]]:
+        """The best choices by the cost model, then neighbours of the two best (the measured ones where there are)."""
+        ranked = {name: space.ranked() for name, space in spaces.items()}
         best: Combination = {name: choices[0] for name, choices in ranked.items()}
-        yield best, None, "defaults"
-        for name, choices in ranked.items():
-            for choice in choices[1:]:
+        yield best, None, "the cheapest by the cost model"
+        heavy = _heavy(spaces, best)
+        leading = {
+            name: _worthwhile(spaces[name], ranked[name], PLAUSIBLE)[: 3 if len(heavy) == 1 else 2] for name in heavy
+        }
+        for name in heavy:
+            for choice in leading[name][1:]:
                 yield {**best, name: choice}, None, f"{name} by {choice.template.name}"
+        close = _worthwhile(spaces[heavy[0]], ranked[heavy[0]], CLOSE)
+        centres = pool[:2] or [{**best, heavy[0]: choice} for choice in close[:2]]
+        streams = [self._near(combination, spaces, heavy, rng) for combination in centres]
+        yield from _in_turn(streams)
+        for name in heavy:
+            for choice in _worthwhile(spaces[name], ranked[name])[len(leading[name]) :]:
+                yield {**best, name: choice}, None, f"{name} by {choice.template.name}"
+        yield from self._spread(spaces, pool[0] if pool else best, rng)
+
+    def _near(
+        self, combination: Combination, spaces: dict[str, StepSpace], heavy: list[str], rng: Random
+    ) -> Iterator[tuple[Combination, str | None, str]]:
+        """One slot moved by a place, the slots that tell most first; then two, of different slots."""
+        moved = {name: list(_telling_moves(spaces[name], combination[name], 1, rng)) for name in heavy}
+        for choices in zip_longest(*moved.values()):
+            for name, choice in zip(moved, choices, strict=True):
+                if choice is not None:
+                    yield {**combination, name: choice}, None, "one slot from the best"
+        for _ in range(2 * sum(map(len, moved.values()))):
+            name = rng.choice(heavy)
+            if not moved[name]:
+                continue
+            farther = list(_telling_moves(spaces[name], rng.choice(moved[name]), 1, rng))
+            if farther:
+                yield {**combination, name: rng.choice(farther)}, None, "two slots from the best"
+
+    def _spread(
+        self, spaces: dict[str, StepSpace], best: Combination, rng: Random
+    ) -> Iterator[tuple[Combination, str | None, str]]:
+        """An even spread over every template's slots: first what the cost model does not rule out, then all of it."""
+        ruled_out: list[tuple[Combination, str | None, str]] = []
         streams: list[_Stream] = []
-        for name, choices in ranked.items():
-            for choice in choices:
-                settings = slot_moves.spread(
-                    spaces[name].slots(choice.template), spaces[name].legal(choice.template), rng, 64
-                )
+        for name, space in spaces.items():
+            for choice in space.promising():
+                settings = slot_moves.spread(space.slots(choice.template), space.legal(choice.template), rng, 64)
                 streams.append((name, choice.template, settings))
         for name, template, settings in _weighted(streams):
             setting = next(settings, None)
-            if setting is not None:
-                yield {**best, name: Choice.of(template, setting)}, None, f"spread over {template.name}"
+            if setting is None:
+                continue
+            choice, space = Choice.of(template, setting), spaces[name]
+            proposal = {**best, name: choice}, None, f"spread over {template.name}"
+            if space.estimated_ms(choice) > HOPELESS * space.estimated_ms(best[name]):
+                ruled_out.append(proposal)
+            else:
+                yield proposal
+        yield from ruled_out
 
     def _different(
         self, pool: list[Candidate], spaces: dict[str, StepSpace], rng: Random
     ) -> Iterator[tuple[Combination, str | None, str]]:
-        """Combinations whose structure no candidate of the pool has."""
+        """Combinations whose structure no candidate of the pool has, hopeless ones left out."""
         known = {_structure(spaces, each) for each in map(lambda c: _parse(c, spaces), pool) if each is not None}
         base = next((each for c in pool if (each := _parse(c, spaces)) is not None), None)
-        best = base or {name: space.promising()[0] for name, space in spaces.items()}
-        for name, space in spaces.items():
-            options: list[Choice] = []
+        best = base or {name: space.ranked()[0] for name, space in spaces.items()}
+        for name in _heavy(spaces, best):
+            space = spaces[name]
+            options = space.ranked()
             for choice in space.promising():
-                options.append(choice)
-                options += [
-                    Choice.of(choice.template, setting)
-                    for setting in slot_moves.spread(
-                        space.slots(choice.template), space.legal(choice.template), rng, 24
-                    )
-                ]
-            for choice in options:
+                settings = slot_moves.spread(space.slots(choice.template), space.legal(choice.template), rng, 24)
+                options += [Choice.of(choice.template, setting) for setting in settings]
+            for choice in _worthwhile(space, options):
                 combination = {**best, name: choice}
                 structure = _structure(spaces, combination)
                 if structure not in known:
@@ -245,18 +327,21 @@ class OfflineWriter:
     def _tuned(
         self, seeds: list[Candidate], spaces: dict[str, StepSpace], rng: Random, temperature: float
     ) -> Iterator[tuple[Combination, str | None, str]]:
-        """One slot of a seed moved to a neighbour, then two; hotter is farther."""
+        """One slot of a seed moved, those that tell most first and the best seed twice as often; then two slots."""
         reach = 1 + int(temperature > 0.5) + int(temperature > 1.5)
         parsed = [(seed.id, each) for seed in seeds if (each := _parse(seed, spaces)) is not None]
-        single: list[tuple[str, Combination]] = []
+        streams = []
         for parent, combination in parsed:
-            for name, space in spaces.items():
-                moves = _moves(space, combination[name], reach)
-                near = [m for m in moves if m[0] == 1]
-                far = [m for m in moves if m[0] > 1]
-                rng.shuffle(near)
-                rng.shuffle(far)
-                single += [(parent, {**combination, name: choice}) for _, choice in (*near, *far)]
+            heavy = _heavy(spaces, combination)
+            near = [
+                [
+                    {**combination, name: choice}
+                    for choice in _telling_moves(spaces[name], combination[name], reach, rng)
+                ]
+                for name in heavy
+            ]
+            streams.append([(parent, each) for turn in zip_longest(*near) for each in turn if each is not None])
+        single = list(_best_twice(streams))
         for parent, combination in single:
             yield combination, parent, "one slot moved"
         for _ in range(4 * len(single)):
@@ -303,6 +388,69 @@ class OfflineWriter:
             template="+".join(names),
             slots=slots,
         )
+
+
+def _heavy(spaces: dict[str, StepSpace], combination: Combination) -> list[str]:
+    """Steps that take a worthwhile share of the time, the longest first."""
+    times = {name: space.estimated_ms(combination[name]) for name, space in spaces.items()}
+    longest = sorted(times, key=lambda name: -times[name])
+    return [name for name in longest if times[name] >= LIGHT * sum(times.values())] or longest[:1]
+
+
+def _worthwhile(space: StepSpace, choices: list[Choice], most: float = HOPELESS) -> list[Choice]:
+    """Those that the cost model puts at no more than `most` times the best of them."""
+    times = {choice: space.estimated_ms(choice) for choice in choices}
+    least = min(times.values(), default=0.0)
+    return [choice for choice in choices if times[choice] <= most * least]
+
+
+def _telling_moves(space: StepSpace, choice: Choice, reach: int, rng: Random) -> Iterator[Choice]:
+    """Neighbours of a choice: every slot's likelier move first, slots in the order in which they usually matter."""
+    now = space.estimated_ms(choice)
+    moved: dict[str, list[tuple[int, float, float, Choice]]] = {}
+    for distance, each in _moves(space, choice, reach):
+        name = next(slot for slot, setting in each.setting if choice.values[slot] != setting)
+        estimate = space.estimated_ms(each)
+        if estimate <= HOPELESS * now:
+            moved.setdefault(name, []).append((distance, round(estimate / now, 2), rng.random(), each))
+    weights = {slot.name: _weight(slot) for slot in space.slots(choice.template)}
+    ordered = {name: sorted(moved[name], key=lambda m: m[:3]) for name in sorted(moved, key=lambda name: weights[name])}
+    pending: list[Choice] = []
+    for shaping in (True, False):
+        groups = []
+        for name, found in ordered.items():
+            if (weights[name] <= SHAPING) == shaping:
+                gains = [m for m in found if name not in MATHEMATICS or m[1] < 1]
+                groups.append(iter([each for *_, each in gains]))
+                pending += [each for *_, each in found if each not in {m[3] for m in gains}]
+        yield from _in_turn(groups)
+    yield from pending
+
+
+def _weight(slot: Slot) -> int:
+    """How late a slot comes: what moving it changes is the block's shape, the loop's, or only how a cache is used."""
+    if slot.name in ("num_warps", "specialise"):
+        return 0 if slot.name == "num_warps" else 6
+    if slot.name in ("stages", "num_stages"):
+        return SHAPING
+    return {"configuration": 1, "reduction": 2, "compute": 4, "memory": 5}[slot.role]
+
+
+def _in_turn(streams: Sequence[Iterator[_T]]) -> Iterator[_T]:
+    """One of each stream, again and again."""
+    missing = object()
+    for turn in zip_longest(*streams, fillvalue=missing):
+        yield from (each for each in turn if each is not missing)  # type: ignore[misc]
+
+
+def _best_twice(streams: list[list[_T]]) -> Iterator[_T]:
+    """In turn, the first stream twice as often as the others."""
+    if len(streams) < 2:
+        yield from (each for stream in streams for each in stream)
+        return
+    first, *others = streams
+    halves = iter(first[::2]), iter(first[1::2])
+    yield from _in_turn([halves[0], iter(others[0]), halves[1], *map(iter, others[1:])])
 
 
 def _weighted(streams: list[_Stream]) -> Iterator[_Stream]:

@@ -74,6 +74,11 @@ def _is_power_of_two(value: Literal) -> bool:
     return value > 0 and frexp(float(value))[0] == 0.5
 
 
+def _has_inverse(value: Literal, dtype: str) -> bool:
+    """Whether dividing by the number is multiplying by its inverse, as PyTorch does on GPUs."""
+    return dtype == "float32" and not isinstance(value, bool) and 1e-30 < abs(float(value)) < 1e30
+
+
 @dataclass
 class Printer:
     """Prints expressions and remembers which device functions they call.
@@ -189,11 +194,13 @@ class Printer:
 
     def exp(self, x: str, dtype: str = "float32") -> str:
         """e to the power of a float tensor."""
-        return self.call("exp", x) if self.exact or dtype == "float64" else f"tl.exp({x})"
+        return self.call("exp" if self.exact or dtype == "float64" else "fast_exp", x)
 
     def divide(self, x: str, y: str, dtype: str = "float32") -> str:
         """Quotient of two float tensors."""
-        return f"tl.div_rn({x}, {y})" if self.exact and dtype == "float32" else f"{x} / {y}"
+        if dtype != "float32":
+            return f"{x} / {y}"
+        return f"tl.div_rn({x}, {y})" if self.exact else self.call("fast_div", x, y)
 
     def _binary(self, op: str, dtype: str, terms: tuple[Term, ...]) -> str:
         if op in _COMPARISONS:
@@ -219,7 +226,7 @@ class Printer:
             return self._pow(dtype, terms)
         if op == "div":
             by = terms[1].literal
-            if by is not None and _is_power_of_two(by):
+            if by is not None and (_is_power_of_two(by) or _has_inverse(by, dtype)):
                 return f"{self.tensor(terms[0], dtype)} * {_number(1 / by, dtype)}"
             x, y = (self.tensor(term, dtype) for term in terms)
             return self.divide(x, y, dtype)

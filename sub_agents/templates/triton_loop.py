@@ -289,7 +289,23 @@ class TileCode:
                 index = f"({index} + tl.zeros({self.printer.unit}, tl.int32))"
             return f"{target} = {index}.to({TYPES[computed(statement.dtype)]})"
         terms = tuple(self.term(arg) for arg in statement.args)
+        if self.divides_by_fewer(statement):
+            inverse = self.printer.divide(self.printer.full("1.0", "float32"), self.printer.tensor(terms[1], "float32"))
+            return f"{target} = {self.printer.tensor(terms[0], 'float32')} * ({inverse})"
         return f"{target} = {self.printer.expression(statement.op, statement.dtype, terms)}"
+
+    def divides_by_fewer(self, statement: Statement) -> bool:
+        """Whether a tile is divided by something that is constant along it: then one division a row is enough.
+
+        A second rounding is the price, of about half a unit in the last place; and a quotient by a denormal overflows.
+        """
+        if statement.op != "div" or self.dtypes[statement.name] != "float32":
+            return False
+        by = statement.args[1]
+        if not isinstance(by, str) or by not in self.varies:
+            return False
+        whole, part = self.varies[statement.name], self.varies[by]
+        return sum(part) < sum(whole)
 
     def store_line(self, store: Store, access: Access) -> str:
         along_rows, along_columns = self._load_varies(store)

@@ -1,10 +1,11 @@
 """What the reduction templates share: a program as rows and columns, tile choices, names for the kernel files."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ...state.device import DeviceSheet
-from ...state.program import LoopProgram, MatmulProgram
+from ...state.program import Load, LoopProgram, MatmulProgram
 from ...state.sizes import product, value
 from ..slots import Setting, Slot
 from . import triton_loop as loop
@@ -28,6 +29,8 @@ class RowShape:
     """Extent of the outer axis that memory is contiguous along; 1 where the reduced axis is the contiguous one."""
     tiles: int
     """Whole tiles that the kernel reads or writes: streamed loads and stores."""
+    heavy: int
+    """Loads that move about as much as the largest one; the others are broadcast over most of the space."""
     element_bytes: int
     levels: int
     rounded: bool
@@ -39,22 +42,38 @@ class RowShape:
 
 
 def row_shape(program: LoopProgram, hints: dict[str, int]) -> RowShape:
+    """The shape at the hinted sizes."""
+    return _row_shape(program, tuple(sorted(hints.items())))
+
+
+@lru_cache(maxsize=256)
+def _row_shape(program: LoopProgram, known: tuple[tuple[str, int], ...]) -> RowShape:
+    hints = dict(known)
     outer, reduced = loop.outer_axes(program), loop.reduced_axes(program)
     code = tile_code(program, row_printer(True), (True, True))
     streamed = [load for load in program.loads if all(code.varies[load.name])]
     streamed = streamed or [load for load in program.loads if code.varies[load.name][1]] or list(program.loads)
-    fast_reduced = any(1 in (load.strides[a] for a in reduced if program.space[a] != 1) for load in streamed)
-    along = [a for a in outer if any(load.strides[a] == 1 for load in streamed) and program.space[a] != 1]
+    # A mask or a scale that is broadcast over most of the space does not say which way memory runs.
+    largest = max((_footprint(program, load, hints) for load in streamed), default=0)
+    heavy = [load for load in streamed if 2 * _footprint(program, load, hints) >= largest]
+    fast_reduced = any(1 in (load.strides[a] for a in reduced if program.space[a] != 1) for load in heavy)
+    along = [a for a in outer if any(load.strides[a] == 1 for load in heavy) and program.space[a] != 1]
     stores = [store for store in program.stores if not code.is_row_store(store)]
     return RowShape(
         outer=value(product(program.space[a] for a in outer), hints),
         extent=value(product(program.space[a] for a in reduced), hints),
         inner_contiguous=1 if fast_reduced or not along else max(value(program.space[a], hints) for a in along),
         tiles=len(streamed) + len(stores),
+        heavy=len(heavy),
         element_bytes=element_bytes(program),
         levels=program.levels,
         rounded=is_rounded(program),
     )
+
+
+def _footprint(program: LoopProgram, load: Load, hints: dict[str, int]) -> int:
+    """Elements of memory that a load touches."""
+    return value(product(n for n, stride in zip(program.space, load.strides, strict=True) if stride != 0), hints)
 
 
 def fits_rows(program: LoopProgram | MatmulProgram) -> bool:

@@ -4,6 +4,7 @@ Rows are too long for registers, so their parts are reduced by many programs; th
 meanwhile, while that row is still in the cache. Partial results are combined in a fixed order: bitwise reproducible.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from ...state.device import DeviceSheet
@@ -12,7 +13,7 @@ from ...state.sizes import Size, product, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
-from .triton_cost import Trips, estimated_ms, has_tile_stores
+from .triton_cost import estimated_ms, has_tile_stores, looped_trips
 from .triton_reduction import Pass, RowSchedule, passes, row_printer, split_stores
 from .triton_render import allocation, render, specialise_slots
 from .triton_row import (
@@ -35,6 +36,7 @@ LEAST_ROW_BYTES = 2**16
 """Shorter rows stay in registers."""
 CACHE_SHARE = 0.6
 """How much of L2 the rows between reducing and applying may take."""
+WAITING = 1.6
 TASKS_PER_SM = 6
 """Tasks in flight on a multiprocessor: the lag must cover them, or programs wait."""
 
@@ -103,7 +105,9 @@ class TritonRowLookback:
     ) -> float:
         assert isinstance(program, LoopProgram)
         tasks = value(product(program.space[a] for a in loop.outer_axes(program)), hints) * int(setting["split"])
-        return 1.15 * estimated_ms(program, Trips(1.1, tasks, launches=2), hints, device)
+        trips = replace(looped_trips(program, setting, hints, tasks, launches=2), reads=1.1)
+        # Taking tasks, counting and waiting for parts cost more than the second reading that they save.
+        return WAITING * estimated_ms(program, trips, hints, device)
 
     def render(
         self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]

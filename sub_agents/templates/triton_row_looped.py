@@ -12,7 +12,7 @@ from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
-from .triton_cost import Trips, estimated_ms, has_tile_stores
+from .triton_cost import estimated_ms, looped_trips
 from .triton_reduction import RowSchedule, passes, split_stores
 from .triton_render import render
 from .triton_row import (
@@ -21,7 +21,6 @@ from .triton_row import (
     fits_rows,
     index_dtype,
     looped_tile_is_legal,
-    merges,
     pass_body,
     pass_init,
     pass_slots,
@@ -51,8 +50,9 @@ class TritonRowLooped:
         shape = row_shape(program, hints)
         longest = power_of_two_at_least(shape.extent)
         tile = 4096 * 4 // max(4, shape.element_bytes)
-        block = min(longest, 16 if shape.strided else tile)
-        rows = rows_default(shape, block, device, tile if not shape.strided else 2048)
+        # Strided: runs of 128 elements, as many of them as give every thread 16 elements to load.
+        block = min(longest, 32 if shape.strided else tile)
+        rows = rows_default(shape, block, device, tile)
         blocks = tuple(b for b in (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192) if b <= longest) or (1,)
         if not shape.strided and len(blocks) > 4:
             blocks = tuple(b for b in blocks if b >= min(128, longest))
@@ -84,10 +84,7 @@ class TritonRowLooped:
     ) -> float:
         assert isinstance(program, LoopProgram)
         programs = -(-row_shape(program, hints).outer // int(setting["rows_per_program"]))
-        merged = setting["passes"] == "online" and merges(program)
-        reads = program.levels - int(merged) + int(has_tile_stores(program))
-        trips = Trips(reads=reads, programs=programs, in_flight=max(1, 48 // int(setting["num_warps"])))
-        return 1.02 * estimated_ms(program, trips, hints, device)
+        return estimated_ms(program, looped_trips(program, setting, hints, programs), hints, device)
 
     def render(
         self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]

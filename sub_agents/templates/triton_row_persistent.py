@@ -6,7 +6,7 @@ from ...state.sizes import Size, product, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
-from .triton_cost import Trips, estimated_ms
+from .triton_cost import Trips, estimated_ms, strided_waste, vector_width, work
 from .triton_reduction import RowSchedule, passes, plain, reductions, split_stores
 from .triton_render import render
 from .triton_row import (
@@ -31,6 +31,17 @@ def _columns(program: LoopProgram, hints: dict[str, int]) -> int:
     return power_of_two_at_least(value(product(program.space[a] for a in loop.reduced_axes(program)), hints))
 
 
+def _live_elements(program: LoopProgram, setting: Setting, hints: dict[str, int]) -> int:
+    """Tile elements less those that the compiler knows to lie past the end, whole strides of the thread block."""
+    shape, columns, rows = row_shape(program, hints), _columns(program, hints), int(setting["rows_per_program"])
+    threads = 32 * int(setting["num_warps"])
+    if setting.get("specialise", True):
+        vector = vector_width(program, shape, hints)
+        stride = max(1, threads // rows) if shape.strided else threads * vector
+        columns = min(columns, -(-shape.extent // stride) * stride)
+    return rows * columns
+
+
 class TritonRowPersistent:
     """`LoopProgram` with reduced axes of at most 65536 elements in all.
 
@@ -50,11 +61,12 @@ class TritonRowPersistent:
     ) -> tuple[Slot, ...]:
         assert isinstance(program, LoopProgram)
         shape, columns = row_shape(program, hints), _columns(program, hints)
-        area = (8192 if shape.strided else 2048) * 4 // shape.element_bytes
+        area = (8192 if shape.strided else 512) * 4 // shape.element_bytes
         rows = rows_default(shape, columns, device, area)
         rows = min(rows, max(1, 32768 // columns))
         elements = rows * columns
-        per_thread = 16 if shape.tiles <= 3 else 8
+        # A row in one warp folds without shared memory: short rows cost more instructions than bytes.
+        per_thread = 32 if columns <= 1024 else 16
         warps = max(1, min(32, power_of_two_at_least(elements // (32 * per_thread))))
         if shape.strided:
             warps = max(4, min(16, power_of_two_at_least(elements // (32 * 32))))
@@ -71,22 +83,38 @@ class TritonRowPersistent:
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
     ) -> bool:
         assert isinstance(program, LoopProgram)
-        shape, columns = row_shape(program, hints), _columns(program, hints)
+        shape = row_shape(program, hints)
         threads = 32 * int(setting["num_warps"])
-        elements = int(setting["rows_per_program"]) * columns
+        elements = _live_elements(program, setting, hints)
         live = max(1, shape.tiles - sum(s.strides.count(0) == 0 for s in program.stores))
         registers = elements * live * max(1, shape.element_bytes // 4) / threads
-        budget = min(REGISTER_BUDGET, device.registers_per_sm // threads - 16)
+        # Elements loaded one by one each keep an address and a mask alive for a while.
+        most = REGISTER_BUDGET if vector_width(program, shape, hints) > 1 else REGISTER_BUDGET // 2
+        budget = min(most, device.registers_per_sm // threads - 13)
         return registers <= budget and (elements >= threads or int(setting["num_warps"]) <= 4)
 
     def estimated_ms(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
     ) -> float:
         assert isinstance(program, LoopProgram)
-        programs = -(-row_shape(program, hints).outer // int(setting["rows_per_program"]))
+        shape, facts = row_shape(program, hints), work(program, hints, bool(setting["exact_math"]), online=False)
+        rows, warps = int(setting["rows_per_program"]), int(setting["num_warps"])
+        elements = _live_elements(program, setting, hints)
+        # Every thread folds its share of each row; with several warps the rest goes through shared memory.
+        folds = facts.reductions * (44 if warps > 1 else 14) * 32 * warps / shape.extent
+        folds = folds / rows if shape.strided else folds
+        padding = elements / (rows * shape.extent)
+        trips = Trips(
+            reads=1,
+            programs=-(-shape.outer // rows),
+            num_warps=warps,
+            instructions=facts.held * padding + folds,
+            flight_bytes=rows * shape.extent * shape.element_bytes * shape.heavy,
+            registers=14 + elements * shape.heavy * max(1, shape.element_bytes // 4) / (32 * warps),
+            waste=strided_waste(program, setting, hints),
+        )
         # With one program of 1024 threads a multiprocessor, reading and writing hardly overlap.
-        alone = 1.15 if int(setting["num_warps"]) == 32 else 1.0
-        return alone * estimated_ms(program, Trips(reads=1, programs=programs), hints, device)
+        return (1.15 if warps == 32 else 1.0) * estimated_ms(program, trips, hints, device)
 
     def render(
         self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]

@@ -12,7 +12,7 @@ from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
-from .triton_cost import Trips, estimated_ms, has_tile_stores
+from .triton_cost import estimated_ms, looped_trips, work
 from .triton_expression import TYPES
 from .triton_reduction import Pass, RowSchedule, passes, split_stores
 from .triton_render import allocation, render
@@ -94,10 +94,11 @@ class TritonSplitReduction:
         tiles = -(-row_shape(program, hints).outer // int(setting["rows_per_program"]))
         merged = setting["passes"] == "online" and merges(program)
         launches = program.levels - int(merged) + 1
-        reads = launches - 1 + int(has_tile_stores(program))
+        trips = looped_trips(program, setting, hints, tiles * int(setting["split"]), launches)
         # A kernel starts over where the one before ended, too late for the cache unless everything fits.
-        trips = Trips(reads, tiles * int(setting["split"]), launches, in_flight=tiles)
-        return 1.04 * estimated_ms(program, trips, hints, device)
+        again = work(program, hints, exact=True, online=True).read_bytes > device.l2_bytes // 2
+        late = 1.15 if trips.reads > 1 and again else 1.0
+        return late * estimated_ms(program, trips, hints, device)
 
     def render(
         self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]
