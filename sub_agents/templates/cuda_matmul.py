@@ -22,7 +22,7 @@ from .cuda_matmul_source import (
     vector_line,
 )
 from .cuda_types import BYTES, STORAGE
-from .matmul_program import extent, fold, operand_dtype, product_ms, symbols
+from .matmul_program import extent, fold, operand_dtype, product_ms, symbols, worthwhile
 from .triton_matmul import best_tile, vectors_possible
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
@@ -77,7 +77,10 @@ class CudaMatmul:
         if tile_m * tile_n // (32 * int(setting["num_warps"])) > (64 if fp32 else 128):
             return False
         splits = int(setting["split_k"])
-        if splits > 1 and splits * int(setting["tile_k"]) > extent(folded, hints).k:
+        sizes = extent(folded, hints)
+        if splits > 1 and splits * int(setting["tile_k"]) > sizes.k:
+            return False
+        if not worthwhile(sizes, setting, device):
             return False
         fits_shared = shared_bytes(folded, setting) <= device.shared_bytes_per_block
         return fits_shared and int(device.arch.removeprefix("sm_")) >= 80
@@ -88,8 +91,8 @@ class CudaMatmul:
         """By waves of tiles at the rates of warp-level instructions."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        rate = 50e12 if operand_dtype(folded) == "float32" else 350e12
-        rate *= 1.0 if vectors_possible(folded) else 0.4
+        rate = 45e12 if operand_dtype(folded) == "float32" else 280e12
+        rate *= 1.0 if vectors_possible(folded, hints) else 0.4
         return product_ms(folded, setting, hints, device, rate)
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:

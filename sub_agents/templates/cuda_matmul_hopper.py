@@ -14,7 +14,7 @@ from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, rendered
 from .cuda_types import STORAGE
-from .matmul_program import extent, fold, operand_dtype, product_ms, symbols
+from .matmul_program import extent, fold, operand_dtype, product_ms, symbols, worthwhile
 from .triton_matmul import best_tile, describable
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
@@ -75,7 +75,10 @@ class CudaMatmulHopper:
         if sums > min(160, 65536 // threads - 40):
             return False
         splits = int(setting["split_k"])
-        if splits > 1 and splits * TILE_K > extent(folded, hints).k:
+        sizes = extent(folded, hints)
+        if splits > 1 and splits * TILE_K > sizes.k:
+            return False
+        if not worthwhile(sizes, setting, device):
             return False
         # Every copying thread has whole 16-byte words of every tile.
         copiers = 128 if setting["producer"] else threads
@@ -89,7 +92,7 @@ class CudaMatmulHopper:
         """By waves of tiles at the rate of the instructions, and the splitting kernels' traffic."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        rate = 170e12 if _planes(folded) == 2 else 600e12
+        rate = 180e12 if _planes(folded) == 2 else 330e12
         return product_ms(folded, setting, hints, device, rate, split=_packed(folded))
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
@@ -112,7 +115,7 @@ def _planes(program: MatmulProgram) -> int:
 
 def _packed(program: MatmulProgram) -> bool:
     """Whether operands are rewritten before the product."""
-    return _planes(program) == 2 or not all(describable(each) for each in (program.a, program.b))
+    return _planes(program) == 2 or not all(describable(each, {}) for each in (program.a, program.b))
 
 
 def _element(program: MatmulProgram) -> str:

@@ -123,6 +123,61 @@ def reads(program: MatmulProgram) -> tuple[str, ...]:
     return tuple(dict.fromkeys([program.a.value, program.b.value, *(load.value for load in program.loads)]))
 
 
+_STEPS = {"erf": 30, "gelu": 30, "tanh": 20, "exp": 8, "sigmoid": 12, "silu": 12, "log": 12, "pow": 30, "div": 8}
+"""Instructions an element, roughly, of what is more than a few."""
+_STORED_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+
+
+def epilogue_steps(program: MatmulProgram) -> int:
+    """Instructions an element of the result."""
+    loads = sum(4 for load in program.loads if load.strides[-2] != 0 and load.strides[-1] != 0)
+    return 4 * len(program.stores) + loads + sum(_STEPS.get(each.op, 2) for each in program.body)
+
+
+def epilogue_share(program: MatmulProgram, sizes: Extent) -> float:
+    """The epilogue's time over the product's on one Hopper multiprocessor, if neither hid the other."""
+    # 128 lanes for the epilogue; tensor cores multiply and add 2048 pairs of halves a clock.
+    return epilogue_steps(program) / 128 / (max(sizes.k, 1) / 2048)
+
+
+def epilogue_bytes_moved(program: MatmulProgram, hints: Mapping[str, int]) -> int:
+    """What the epilogue reads and writes, each element once."""
+    moved = 0
+    accesses: tuple[Load | Store, ...] = (*program.loads, *program.stores)
+    for access in accesses:
+        axes = zip(program.space, access.strides, strict=True)
+        elements = prod(value(size, hints) for size, stride in axes if stride != 0)
+        moved += elements * _STORED_BYTES.get(access.dtype, 1)
+    return moved
+
+
+def large(sizes: Extent, device: DeviceSheet) -> bool:
+    """Whether 128 x 128 tiles fill the device twice and their k is worth a pipeline."""
+    tiles = sizes.batch * (sizes.m // 128) * (sizes.n // 128)
+    return tiles >= 2 * device.sm_count and sizes.k >= 64
+
+
+def worthwhile(sizes: Extent, setting: Setting, device: DeviceSheet) -> bool:
+    """Whether a setting of a tiled product can be among the best: a search has few tries to spend."""
+    tile_m, tile_n, splits = int(setting["tile_m"]), int(setting["tile_n"]), int(setting["split_k"])
+    tiles = sizes.batch * -(-sizes.m // tile_m) * -(-sizes.n // tile_n)
+    if splits > 1 and tiles * splits > 8 * device.sm_count:
+        return False
+    # A tile twice as long as its axis only adds work, down to the least that tensor cores take.
+    if any(tile > 64 and tile >= 2 * size for tile, size in ((tile_m, sizes.m), (tile_n, sizes.n))):
+        return False
+    if not large(sizes, device):
+        return True
+    elements = tile_m * tile_n
+    per_thread = elements // (32 * int(setting["num_warps"]))
+    if elements < 64 * 128 or min(tile_m, tile_n) < 64 or per_thread < 32:
+        return False
+    if int(setting.get("epilogue_parts", 1)) > 1 and elements < 128 * 128:
+        return False
+    tile_k = int(setting.get("tile_k", 64))
+    return tile_k * int(setting["num_stages"]) >= min(128, sizes.k) and tile_k < 2 * sizes.k
+
+
 def product_ms(
     program: MatmulProgram,
     setting: Setting,
@@ -132,19 +187,25 @@ def product_ms(
     *,
     split: bool = False,
 ) -> float:
-    """Rough time of a tiled product: whole waves of tiles at a rate reached by large ones, bytes, launches.
+    """Rough time of a tiled product: whole waves of tiles at a rate reached by large ones, epilogue, bytes, launches.
 
     `rate_flops` is in FLOP/s of the product asked for, on a whole device. `split` adds a pass over the operands.
     """
     sizes = extent(program, hints)
     tile_m, tile_n, splits = int(setting["tile_m"]), int(setting["tile_n"]), int(setting["split_k"])
     count = sizes.batch * -(-sizes.m // tile_m) * -(-sizes.n // tile_n) * splits
+    waves = -(-count // device.sm_count)
     # A small tile reads more for each product: 128 x 256 is where the rate was taken.
     tile_share: float = min(1.0, (tile_m * tile_n / (tile_m + tile_n) / 85) ** 0.5)
     tile_flops = 2 * tile_m * tile_n * -(-sizes.k // splits)
-    compute_s = -(-count // device.sm_count) * tile_flops * device.sm_count / (rate_flops * tile_share)
+    product_s = waves * tile_flops * device.sm_count / (rate_flops * tile_share)
+    epilogue_s = waves * tile_m * tile_n * epilogue_steps(program) / 128 / 1.75e9
+    # Only another program on the same multiprocessor multiplies under this one's epilogue.
+    alone = tile_m * tile_n > 128 * 128
+    compute_s = product_s + epilogue_s if alone else max(product_s, epilogue_s) + 0.3 * min(product_s, epilogue_s)
     operand_bytes = sizes.batch * (sizes.m + sizes.n) * sizes.k * BYTES[program.a.dtype]
-    moved_bytes = operand_bytes + sizes.batch * sizes.m * sizes.n * (4 + 8 * splits * (splits > 1))
+    parts_bytes = sizes.batch * sizes.m * sizes.n * 8 * splits * (splits > 1)
+    moved_bytes = operand_bytes + epilogue_bytes_moved(program, hints) + parts_bytes
     rewritten_s = 2 * operand_bytes / device.copy_bytes_per_s if split else 0.0
     launches = 1 + (splits > 1) + 2 * split
     # Tiles stream less evenly than a kernel made for copying.

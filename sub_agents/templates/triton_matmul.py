@@ -6,10 +6,21 @@ keeps fp32 accuracy; plain tf32 is not offered.
 
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram, Operand
-from ...state.sizes import Size
+from ...state.sizes import Size, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Extent, extent, fold, operand_dtype, product_ms, reads
+from .matmul_program import (
+    BYTES,
+    Extent,
+    epilogue_share,
+    extent,
+    fold,
+    large,
+    operand_dtype,
+    product_ms,
+    reads,
+    worthwhile,
+)
 from .triton_matmul_source import (
     Pieces,
     Values,
@@ -59,8 +70,10 @@ class TritonMatmul:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         sizes = extent(folded, hints)
-        default = default_setting(folded, sizes, device)
-        tile_k = (32, 64) if default["tile_k"] == 32 else (32, 64, 128)
+        default = default_setting(folded, hints, device)
+        # Halves in 64 of k fill a row of shared memory, which is where tensor cores read fastest.
+        tile_k = (32, 64) if default["tile_k"] == 32 else (64, 128) if large(sizes, device) else (32, 64, 128)
+        groups = (4, 8, 16) if large(sizes, device) else (1, 4, 8, 16)
         tiles = (32, 64, 128, 256)
         tiles_m, tiles_n = (
             (16, *tiles) if size <= 64 or 16 in default.values() else tiles for size in (sizes.m, sizes.n)
@@ -71,12 +84,12 @@ class TritonMatmul:
             Slot(name="tile_k", role="memory", choices=tile_k, default=default["tile_k"]),
             Slot(name="num_warps", role="configuration", choices=(4, 8), default=default["num_warps"]),
             Slot(name="num_stages", role="compute", choices=(2, 3, 4, 5), default=default["num_stages"]),
-            Slot(name="group_m", role="memory", choices=(1, 4, 8, 16), default=8, about="rows of tiles that share L2"),
+            Slot(name="group_m", role="memory", choices=groups, default=8, about="rows of tiles that share L2"),
             Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16, 32), default=default["split_k"]),
             Slot(name="persistent", role="configuration", choices=(False, True), default=False),
             epilogue_slot(folded, int(default["tile_m"]) * int(default["tile_n"])),
         ]
-        if descriptors_possible(folded):
+        if descriptors_possible(folded, hints):
             about = "TMA tensor descriptors instead of pointers"
             load = Slot(
                 name="loads", role="memory", choices=("pointer", "descriptor"), default=default["loads"], about=about
@@ -108,9 +121,19 @@ class TritonMatmul:
             return False
         if shared_bytes(setting, dtype) + epilogue_bytes(folded, setting) > device.shared_bytes_per_block:
             return False
-        if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > extent(folded, hints).k):
+        sizes = extent(folded, hints)
+        if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > sizes.k):
             return False
-        return setting.get("loads", "pointer") == "pointer" or (device.arch >= "sm_90" and descriptors_possible(folded))
+        if not worthwhile(sizes, setting, device):
+            return False
+        if dtype == "float32" and device.arch == "sm_90" and large(sizes, device) and sizes.k >= 256:
+            # Twice as slow as `triton_split_matmul` on an H200, unless k is so short that splitting first costs more.
+            return False
+        described = device.arch >= "sm_90" and descriptors_possible(folded, hints)
+        if setting.get("loads", "pointer") == "descriptor":
+            return described
+        # Pointers cost registers and address arithmetic that TMA does not.
+        return not (described and dtype != "float32" and large(sizes, device))
 
     def estimated_ms(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
@@ -118,8 +141,8 @@ class TritonMatmul:
         """By waves of tiles at the rates that large products reached on an H200."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        rates = {"tf32x3": 60e12, "bf16x6": 67e12, "ieee": 30e12}
-        half = 600e12 if setting.get("loads") == "descriptor" else 500e12 if vectors_possible(folded) else 150e12
+        rates = {"tf32x3": 95e12, "bf16x6": 80e12, "ieee": 30e12}
+        half = 740e12 if setting.get("loads") == "descriptor" else 640e12 if vectors_possible(folded, hints) else 150e12
         return product_ms(folded, setting, hints, device, rates.get(str(setting.get("precision")), half))
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
@@ -129,13 +152,21 @@ class TritonMatmul:
         parts = pieces(folded, values)
         use_descriptors = setting.get("loads", "pointer") == "descriptor"
         imports = list(parts.imports)
+        context = _context(folded, setting, parts, use_descriptors)
+        code = rendered("triton_matmul.py.j2", context)
         if use_descriptors:
             imports.append("from triton.tools.tensor_descriptor import TensorDescriptor")
+        if use_descriptors and _alignments(folded):
+            # Sizes that TMA cannot take only show in a call: those calls go to a kernel with pointers.
+            plain = folded.model_copy(update={"name": f"{folded.name}_unaligned"})
+            slower = setting | {"loads": "pointer", "persistent": False}
+            without = _context(plain, slower, parts, False) | {"prelude": ()}
+            code += "\n\n" + rendered("triton_matmul.py.j2", without)
         if setting["persistent"]:
             imports.append("import functools")
         return KernelSource(
             imports=tuple(imports),
-            code=rendered("triton_matmul.py.j2", _context(folded, setting, parts, use_descriptors)),
+            code=code,
             function=f"run_{folded.name}",
             reads=reads(folded),
             symbols=parts.symbols,
@@ -166,20 +197,26 @@ def best_tile(
     return max(choices, key=rate)[:3]
 
 
-def default_setting(program: MatmulProgram, sizes: Extent, device: DeviceSheet) -> Setting:
+def default_setting(program: MatmulProgram, hints: dict[str, int], device: DeviceSheet) -> Setting:
     """The best tile with a pipeline that fits it; k split where even small tiles leave multiprocessors idle."""
+    sizes = extent(program, hints)
     half = operand_dtype(program) != "float32"
     tile_k = 64 if half else 32
-    tile_m, tile_n, split_k = best_tile(program, sizes, device, wide=half and vectors_possible(program), tile_k=tile_k)
+    # Where the epilogue is a good part of the work, two programs on a multiprocessor hide it behind each other's
+    # products: that takes tiles half as large.
+    wide = half and vectors_possible(program, hints) and epilogue_share(program, sizes) < 0.2
+    tile_m, tile_n, split_k = best_tile(program, sizes, device, wide=wide, tile_k=tile_k)
     big = tile_m * tile_n >= 128 * 128
+    stages = 3 if big else 4
+    described = half and device.arch >= "sm_90" and descriptors_possible(program, hints)
     return {
         "tile_m": tile_m,
         "tile_n": tile_n,
         "tile_k": tile_k,
         "num_warps": 8 if big else 4,
-        "num_stages": 3 if big else 4,
+        "num_stages": max(2, min(stages, -(-sizes.k // (tile_k * split_k)))),
         "split_k": split_k,
-        "loads": "descriptor" if half and device.arch >= "sm_90" and descriptors_possible(program) else "pointer",
+        "loads": "descriptor" if described else "pointer",
     }
 
 
@@ -208,25 +245,52 @@ def epilogue_bytes(program: MatmulProgram, setting: Setting) -> int:
     return int(setting["tile_m"]) * int(setting["tile_n"]) * widest // int(setting["epilogue_parts"])
 
 
-def descriptors_possible(program: MatmulProgram) -> bool:
-    """TMA wants a contiguous matrix axis and every other stride a multiple of 16 bytes, at most one batch axis."""
-    return len(program.batch) <= 1 and vectors_possible(program)
+MOST_TMA_AXES = 5
 
 
-def vectors_possible(program: MatmulProgram) -> bool:
-    """Whether every row of both operands starts at a multiple of 16 bytes: else each element is loaded alone."""
-    return all(describable(each) for each in (program.a, program.b))
+def residents(shared_bytes: int, setting: Setting) -> int:
+    """Programs that a multiprocessor of an H100 or H200 holds at once, for the grid of a persistent kernel."""
+    threads = 32 * int(setting["num_warps"])
+    registers = int(setting["tile_m"]) * int(setting["tile_n"]) // threads + 50
+    return max(1, min(4, 227 * 1024 // max(shared_bytes, 1), 65536 // (threads * registers)))
 
 
-def describable(operand: Operand) -> bool:
+def descriptors_possible(program: MatmulProgram, hints: dict[str, int]) -> bool:
+    """TMA wants a contiguous matrix axis, every other stride a multiple of 16 bytes, and at most five axes."""
+    return len(program.batch) + 2 <= MOST_TMA_AXES and vectors_possible(program, hints)
+
+
+def vectors_possible(program: MatmulProgram, hints: dict[str, int]) -> bool:
+    """Whether at these sizes every row of both operands starts at a multiple of 16 bytes."""
+    return all(describable(each, hints) for each in (program.a, program.b))
+
+
+def describable(operand: Operand, hints: dict[str, int]) -> bool:
+    """Whether rows start at multiples of 16 bytes: at these sizes, or for all if there are no hints."""
     axis = contiguous_axis(operand)
     if axis is None:
         return False
     elements = 16 // BYTES[operand.dtype]
-    others = [s for i, s in enumerate(operand.strides) if i != len(operand.strides) + axis]
     # A stride of 0 along the batch means that the operand has no batch axis; along a matrix axis TMA cannot have it.
     matrix_stride = operand.strides[-1 if axis == -2 else -2]
-    return matrix_stride != 0 and all(multiple_of(s, elements) for s in (*others, operand.offset))
+    return matrix_stride != 0 and all(
+        multiple_of(s, elements) or (bool(hints) and value(s, hints) % elements == 0) for s in _row_starts(operand)
+    )
+
+
+def _row_starts(operand: Operand) -> tuple[Size, ...]:
+    """Strides other than the contiguous axis's, and the offset."""
+    axis = len(operand.strides) + (contiguous_axis(operand) or -1)
+    return (*(s for i, s in enumerate(operand.strides) if i != axis), operand.offset)
+
+
+def _alignments(program: MatmulProgram) -> list[str]:
+    """Conditions on symbolic strides, as host source, without which TMA cannot read the operands."""
+    found = []
+    for operand in (program.a, program.b):
+        elements = 16 // BYTES[operand.dtype]
+        found += [f"{written_out(s)} % {elements} == 0" for s in _row_starts(operand) if not multiple_of(s, elements)]
+    return list(dict.fromkeys(found))
 
 
 def _context(program: MatmulProgram, setting: Setting, parts: Pieces, use_descriptors: bool) -> dict[str, object]:
@@ -239,6 +303,9 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces, use_descri
     argument_of = {**parts.argument_of, "parts_ptr": "parts"}
     if use_descriptors:
         a_name, b_name = "a_descriptor", "b_descriptor"
+        if aligned := _alignments(program):
+            host_lines.append(f"if not ({' and '.join(aligned)}):")
+            host_lines.append(f"    return run_{program.name}_unaligned({', '.join(parts.parameters)})")
         for side, operand in (("a", program.a), ("b", program.b)):
             source = parts.argument_of[parts.pointer_of[operand.value]]
             host_lines += _descriptor_lines(program, side, operand, source, setting)
@@ -248,6 +315,7 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces, use_descri
     return {
         **setting,
         "name": program.name,
+        "residents": residents(shared_bytes(setting, program.a.dtype) + epilogue_bytes(program, setting), setting),
         "m": written_out(program.m),
         "n": written_out(program.n),
         "k": written_out(program.k),
@@ -304,14 +372,16 @@ def _descriptor_load(program: MatmulProgram, side: str, operand: Operand, descri
     if not k_is_inner:
         place, shape = place[::-1], shape[::-1]
     load = f"{descriptor}.load([{', '.join(place)}])"
-    if _has_batch(operand):
-        load = f"{descriptor}.load([batch_0.to(tl.int32), {', '.join(place)}]).reshape({', '.join(shape)})"
+    if axes := _batch_axes(operand):
+        outer_place = [f"batch_{axis}.to(tl.int32)" for axis in axes]
+        load = f"{descriptor}.load([{', '.join([*outer_place, *place])}]).reshape({', '.join(shape)})"
     # The tile as it lies in memory is (outer, k) or (k, outer); the product wants (m, k) and (k, n).
     return load + (".T" if k_is_inner == (side == "b") else "")
 
 
-def _has_batch(operand: Operand) -> bool:
-    return len(operand.strides) == 3 and operand.strides[0] != 0
+def _batch_axes(operand: Operand) -> list[int]:
+    """Batch axes along which the operand moves."""
+    return [axis for axis, stride in enumerate(operand.strides[:-2]) if stride != 0]
 
 
 def _descriptor_lines(program: MatmulProgram, side: str, operand: Operand, source: str, setting: Setting) -> list[str]:
@@ -322,8 +392,8 @@ def _descriptor_lines(program: MatmulProgram, side: str, operand: Operand, sourc
     box: list[Size] = [int(tile), int(setting["tile_k"])]
     if k_stride != 1:
         shape, strides, box = shape[::-1], strides[::-1], box[::-1]
-    if _has_batch(operand):
-        shape, strides, box = [program.batch[0], *shape], [operand.strides[0], *strides], [1, *box]
+    for axis in reversed(_batch_axes(operand)):
+        shape, strides, box = [program.batch[axis], *shape], [operand.strides[axis], *strides], [1, *box]
     base = f"{side}_base"
     lines = [f"{base} = {source}"]
     if operand.offset != 0:

@@ -16,8 +16,8 @@ from ...state.program import LoopProgram, MatmulProgram, Operand
 from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import extent, fold, operand_dtype, product_ms, reads
-from .triton_matmul import INTERPRETED_DOT, best_tile, descriptors_possible, epilogue_bytes, epilogue_slot
+from .matmul_program import extent, fold, large, operand_dtype, product_ms, reads, worthwhile
+from .triton_matmul import INTERPRETED_DOT, best_tile, descriptors_possible, epilogue_bytes, epilogue_slot, residents
 from .triton_matmul_source import Pieces, Values, batch_indices, batch_lines, pieces, plus, rendered, terms, written_out
 
 PLANES = {"fp16x3": ("high", "low"), "bf16x6": ("high", "middle", "low"), "packed": ("high",)}
@@ -44,7 +44,7 @@ class TritonSplitMatmul:
         """fp32 products; of half-precision ones those whose layout TMA cannot read as it is."""
         if not isinstance(program, MatmulProgram) or operand_dtype(program) is None:
             return False
-        return operand_dtype(program) == "float32" or not descriptors_possible(fold(program))
+        return operand_dtype(program) == "float32" or not descriptors_possible(fold(program), hints)
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -90,11 +90,15 @@ class TritonSplitMatmul:
         per_thread = tile_m * tile_n // (32 * int(setting["num_warps"]))
         if per_thread > (128 if scheme == "packed" else 64) or per_thread < 8:
             return False
-        stage_bytes = (tile_m + tile_n) * tile_k * 2 * len(PLANES[scheme])
-        pipeline_bytes = stage_bytes * int(setting["num_stages"])
-        if pipeline_bytes + epilogue_bytes(folded, setting) + 1024 > device.shared_bytes_per_block:
+        if pipeline_bytes(folded, setting) + epilogue_bytes(folded, setting) + 1024 > device.shared_bytes_per_block:
             return False
-        if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > extent(folded, hints).k):
+        sizes = extent(folded, hints)
+        if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > sizes.k):
+            return False
+        if not worthwhile(sizes, setting, device):
+            return False
+        # Half as fast as three products, so worth one try: for operands whose elements span more than 40 bits.
+        if scheme == "bf16x6" and large(sizes, device) and (tile_m, tile_n, tile_k) != (128, 128, 64):
             return False
         return int(device.arch.removeprefix("sm_")[:-1]) >= 9
 
@@ -104,7 +108,7 @@ class TritonSplitMatmul:
         """By waves of tiles, and the splitting kernels' traffic."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        rate = {"fp16x3": 160e12, "bf16x6": 90e12, "packed": 600e12}[scheme_of(folded, setting)]
+        rate = {"fp16x3": 225e12, "bf16x6": 110e12, "packed": 740e12}[scheme_of(folded, setting)]
         return product_ms(folded, setting, hints, device, rate, split=True)
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
@@ -129,6 +133,13 @@ def scheme_of(program: MatmulProgram, setting: Setting) -> str:
     return str(setting["scheme"]) if operand_dtype(program) == "float32" else "packed"
 
 
+def pipeline_bytes(program: MatmulProgram, setting: Setting) -> int:
+    """Shared memory of the planes' tiles under way."""
+    tile_m, tile_n, tile_k = (int(setting[f"tile_{axis}"]) for axis in "mnk")
+    planes = len(PLANES[scheme_of(program, setting)])
+    return (tile_m + tile_n) * tile_k * 2 * planes * int(setting["num_stages"])
+
+
 def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[str, object]:
     scheme = scheme_of(program, setting)
     half = {"fp16x3": "float16", "bf16x6": "bfloat16"}.get(scheme, program.a.dtype)
@@ -145,6 +156,7 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
     return {
         **setting,
         "name": program.name,
+        "residents": residents(pipeline_bytes(program, setting) + epilogue_bytes(program, setting), setting),
         "m": written_out(program.m),
         "n": written_out(program.n),
         "k": written_out(program.k),
