@@ -22,6 +22,7 @@ class _Output(_Claim):
     shape: list[int]
     dtype: str
     type: str
+    device: str
 
 
 class _Constructed(_Claim):

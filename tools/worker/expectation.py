@@ -239,6 +239,9 @@ def check_layout(reply: dict[str, Any], expected: Expectation) -> None:
     if not all(_readable(spec) for spec in specs):
         raise CandidateFailed(Status.INCORRECT_STRUCTURE, "describes its output unreadably")
     for number, (spec, leaf) in enumerate(zip(specs, leaves, strict=True)):
+        if spec.get("device") != leaf.oracle.device.type:
+            text = f"output {number} is on {spec.get('device')}, not on {leaf.oracle.device.type}"
+            raise CandidateFailed(Status.CONTRACT_ERROR, text)
         if spec.get("type") not in ("Tensor", "Parameter"):
             raise CandidateFailed(Status.REWARD_HACK, f"output {number} is a {spec.get('type')}, not a plain tensor")
         if list(spec["shape"]) != list(leaf.shape):

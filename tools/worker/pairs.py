@@ -15,6 +15,8 @@ from .expectation import Expectation, check_layout, clone_nested, same_values
 from .session import CandidateFailed, Session
 
 _FIRST_LOOK = 10
+_RETRY_STRIDE = 100_000
+"""Draws of retried pairs are numbered far from all others."""
 _EXPOSED_RETRIES = 3
 """A call whose launch was not hidden is measured again; after this many it is launch-bound and counts as it is."""
 
@@ -71,8 +73,11 @@ def call_candidate(duel: Duel, plan: Plan, lead_ms: float) -> tuple[dict[str, An
     return reply, wall_ms
 
 
-def run_pairs(duel: Duel, plan: Plan) -> Pairs:
-    """Warm-ups, then timed pairs. Raises CandidateFailed as soon as any output is wrong."""
+def run_pairs(duel: Duel, plan: Plan, attempt: int = 0) -> Pairs:
+    """Warm-ups, then timed pairs. Raises CandidateFailed as soon as any output is wrong.
+
+    Another attempt takes other draws: answers remembered from the first are no use.
+    """
     found = Pairs()
     duel.bench.write(duel.draw(-1))
     reply, _ = call_candidate(duel, plan, 0.0)
@@ -86,7 +91,7 @@ def run_pairs(duel: Duel, plan: Plan) -> Pairs:
         found.warm_ms.append(float(reply["ms"]))
         found.warm_host_ms.append(float(reply["host_ms"]))
     for number in range(plan.pairs):
-        _one_pair(duel, plan, found, number)
+        _one_pair(duel, plan, found, attempt * plan.pairs + number)
         if number + 1 == _FIRST_LOOK:
             _give_up_if_hopeless(plan, found)
     return found
@@ -100,44 +105,43 @@ def _give_up_if_hopeless(plan: Plan, found: Pairs) -> None:
 
 
 def _one_pair(duel: Duel, plan: Plan, found: Pairs, number: int) -> None:
-    inputs = duel.draw(number)
+    """One sample of both sides, on inputs that no earlier call saw; taken anew while a launch was not hidden."""
     candidate_first = number % 2 == 1
-    if not candidate_first:
-        baseline_output = _time_baseline(duel, inputs, found)
-    _time_candidate(duel, plan, inputs, found)
-    delivered = delivered_leaves(duel)
-    _hold_inputs(duel, inputs)
-    if candidate_first:
-        # The delivered outputs stay in the judge's buffer while the baseline runs: nobody else writes it now.
-        baseline_output = _time_baseline(duel, inputs, found)
-    duel.verify(number, inputs, delivered, baseline_output)
-
-
-def _time_candidate(duel: Duel, plan: Plan, inputs: list[Any], found: Pairs) -> None:
-    for _ in range(_EXPOSED_RETRIES):
-        duel.bench.write(inputs)
-        duel.flush()
-        reply, wall_ms = call_candidate(duel, plan, found.lead.ms)
-        found.lead.learn(float(reply["host_ms"]))
-        if not found.lead.exposed:
+    for retry in range(_EXPOSED_RETRIES):
+        inputs = duel.draw(number + retry * _RETRY_STRIDE)
+        if not candidate_first:
+            baseline_ms, baseline_output = _time_baseline(duel, inputs)
+        reply, wall_ms = _time_candidate(duel, plan, inputs, found)
+        delivered = delivered_leaves(duel)
+        _hold_inputs(duel, inputs)
+        if candidate_first:
+            # The delivered outputs stay in the judge's buffer while the baseline runs: nobody else writes it now.
+            baseline_ms, baseline_output = _time_baseline(duel, inputs)
+        duel.verify(number, inputs, delivered, baseline_output)
+        if not found.lead.exposed and not duel.own.lead.exposed:
             break
+    found.baseline_ms.append(max(baseline_ms, 1e-6))
     found.candidate_ms.append(max(float(reply["ms"]), 1e-6))
     found.wall_ms.append(wall_ms)
     found.host_ms.append(float(reply["host_ms"]))
 
 
-def _time_baseline(duel: Duel, inputs: list[Any], found: Pairs) -> list[torch.Tensor]:
-    """The baseline on the same values, from the judge's own memory."""
-    for _ in range(_EXPOSED_RETRIES):
-        arguments = clone_nested(inputs) if duel.expected.mutated else inputs
-        duel.flush()
-        result, milliseconds = duel.own.time(arguments)
-        if not duel.own.lead.exposed:
-            break
-    found.baseline_ms.append(max(milliseconds, 1e-6))
+def _time_candidate(duel: Duel, plan: Plan, inputs: list[Any], found: Pairs) -> tuple[dict[str, Any], float]:
+    duel.bench.write(inputs)
+    duel.flush()
+    reply, wall_ms = call_candidate(duel, plan, found.lead.ms)
+    found.lead.learn(float(reply["host_ms"]))
+    return reply, wall_ms
+
+
+def _time_baseline(duel: Duel, inputs: list[Any]) -> tuple[float, list[torch.Tensor]]:
+    """The baseline on the same values, from the judge's own memory: its time in ms and its outputs."""
+    arguments = clone_nested(inputs) if duel.expected.mutated else inputs
+    duel.flush()
+    result, milliseconds = duel.own.time(arguments)
     _, tensors = structure.flatten(result)
     _, after = structure.flatten(arguments)
-    return tensors + [after[i] for i in duel.expected.mutated]
+    return milliseconds, tensors + [after[i] for i in duel.expected.mutated]
 
 
 def _hold_inputs(duel: Duel, inputs: list[Any]) -> None:

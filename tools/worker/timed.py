@@ -42,8 +42,8 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
         flush=judge.flush,
     )
     before = conditions.read(judge.device)
-    for _ in range(_MEASUREMENTS if gpu else 1):
-        found = pairs.run_pairs(duel, plan)
+    for attempt in range(_MEASUREMENTS if gpu else 1):
+        found = pairs.run_pairs(duel, plan, attempt)
         if statistics.spread(found.candidate_ms) <= statistics.SPREAD_LIMIT:
             break
     _hold_wall_clock(judge, trial, workload, found)
