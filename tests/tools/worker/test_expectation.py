@@ -438,7 +438,8 @@ def test_an_error_is_named_by_the_precision_it_looks_like(roundoff, name):
 def layout(value: Any, **changes: Any) -> dict[str, Any]:
     """What a child says of its output."""
     description, tensors = structure.flatten(value)
-    specs = [{"shape": list(t.shape), "dtype": str(t.dtype)[6:], "type": "Tensor", "device": "cpu", **changes} for t in tensors]
+    plain = {"type": "Tensor", "device": "cpu"}
+    specs = [{"shape": list(t.shape), "dtype": str(t.dtype)[6:], **plain, **changes} for t in tensors]
     return {"structure": description, "specs": specs}
 
 
