@@ -30,6 +30,8 @@ SHAPING = 3
 """The greatest weight of a slot that changes a kernel's shape."""
 MATHEMATICS = ("exact_math", "fast_math")
 """Slots that give up accuracy: moved early only where the cost model sees a gain."""
+CHEAPER = 0.92
+"""The share of the time at which cheaper mathematics is tried first."""
 MOST_STEPS = 6
 """Moves downhill by the cost model."""
 CLOSE = 1.15
@@ -414,6 +416,7 @@ def _telling_moves(space: StepSpace, choice: Choice, reach: int, rng: Random) ->
         if estimate <= HOPELESS * now:
             moved.setdefault(name, []).append((distance, round(estimate / now, 2), rng.random(), each))
     weights = {slot.name: _weight(slot) for slot in space.slots(choice.template)}
+    weights |= {name: 0 for name in MATHEMATICS if name in moved and min(moved[name])[1] <= CHEAPER}
     ordered = {name: sorted(moved[name], key=lambda m: m[:3]) for name in sorted(moved, key=lambda name: weights[name])}
     pending: list[Choice] = []
     for shaping in (True, False):

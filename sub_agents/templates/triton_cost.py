@@ -6,36 +6,24 @@ Calibrated on an H200. It need not be right in milliseconds; a setting that it p
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, exp
+from math import ceil
 
 from ...state.candidate import SlotValue
 from ...state.device import DeviceSheet
 from ...state.program import REDUCTIONS, Load, LoopProgram, Statement
 from ...state.sizes import product, value
 from .triton_expression import HALVES
+from .triton_instructions import ISSUE_RATE, LAUNCH_MS, reached, statement_cost
 from .triton_loop import TileCode, accesses, definitions
 from .triton_reduction import Deviations, OnlineExp, Pass, passes, row_printer, split_stores
 from .triton_row import RowShape, row_shape, tile_code
 
-LAUNCH_MS = 0.003
-"""GPU time between dependent kernels of one stream."""
 SOLO_GAIN = 1.5
 """How much more than its share of the bandwidth one multiprocessor can draw when others idle."""
-ISSUE_RATE = 128 * 1.85e9 * 0.8
-"""Instructions a second that the lanes of one multiprocessor complete in practice."""
-HALF_FLIGHT_BYTES = 20_000
-"""Scale of the bytes in flight on a multiprocessor: 16 kB reach half of the bandwidth, 60 kB all of it."""
+PASS_LOSS = 1.15
+"""A pass has to wait for all of the one before it."""
 SECTOR_LOSS_BYTES = 48
 """What a run of bytes that starts anywhere costs beyond itself."""
-ACCURATE = {
-    **dict.fromkeys(("exp", "exp2", "expm1"), 9),
-    **dict.fromkeys(("log", "log2", "log1p"), 14),
-    **{"tanh": 20, "erf": 20, "sigmoid": 22, "div": 12, "reciprocal": 10, "sqrt": 8, "rsqrt": 4},
-    **dict.fromkeys(("sin", "cos", "pow", "fmod", "remainder", "floor_div"), 28),
-}
-"""Instructions an element; one where an operator is not listed."""
-APPROXIMATE = {"exp": 2, "tanh": 7, "sigmoid": 6, "div": 2, "reciprocal": 2, "sqrt": 3}
-"""The same with `exact_math` off, where it differs."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +53,6 @@ class Trips:
     @property
     def spills(self) -> bool:
         return self.registers > min(255, 65536 // (32 * self.num_warps))
-
-
-def statement_cost(code: TileCode, statement: Statement, exact: bool) -> float:
-    """Instructions of one lane."""
-    if statement.op == "div" and (code.divides_by_fewer(statement) or not isinstance(statement.args[1], str)):
-        return 1
-    accurate = ACCURATE.get(statement.op, 1)
-    return accurate if exact else APPROXIMATE.get(statement.op, accurate)
 
 
 def load_cost(load: Load, vector: int) -> float:
@@ -238,8 +218,7 @@ def estimated_ms(program: LoopProgram, trips: Trips, hints: dict[str, int], devi
     moved = (read * (1 + repeated) + written) * trips.waste
     spread = min(1.0, SOLO_GAIN * trips.programs / device.sm_count)
     held = min(trips.resident, max(1.0, trips.programs / device.sm_count))
-    reached = 1 - exp(-held * trips.flight_bytes / HALF_FLIGHT_BYTES)
-    memory = 1e3 * moved / device.copy_bytes_per_s / max(1e-3, spread * reached)
+    memory = 1e3 * moved / device.copy_bytes_per_s / max(1e-3, spread * reached(held * trips.flight_bytes))
     busy = min(1.0, trips.programs / device.sm_count) * min(1.0, held * trips.num_warps / 8)
     space = value(product(program.space), hints)
     issue = 1e3 * space * trips.instructions / (device.sm_count * ISSUE_RATE * busy)
@@ -247,4 +226,6 @@ def estimated_ms(program: LoopProgram, trips: Trips, hints: dict[str, int], devi
     # The last programs have the machine to themselves.
     tail = 1 + 0.25 * (max(1.0, ceil(waves)) / waves - 1) if waves > 1 else 1.0
     total = tail * (max(memory, issue) + 0.15 * min(memory, issue))
+    if trips.reads > 1:
+        total *= PASS_LOSS
     return total * (3.0 if trips.spills else 1.0) + LAUNCH_MS * trips.launches

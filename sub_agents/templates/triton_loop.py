@@ -164,7 +164,7 @@ class TileCode:
         self.dtypes = {e.name: computed(e.dtype) for e in every}
         self.varies = {}
         for load in self.program.loads:
-            self.varies[load.name] = self._load_varies(load)
+            self.varies[load.name] = self.load_varies(load)
         for statement in self.program.body:
             self.varies[statement.name] = self._statement_varies(statement)
 
@@ -174,7 +174,8 @@ class TileCode:
             sizes.extend(access.strides)
         return sizes
 
-    def _load_varies(self, load: Load | Store) -> tuple[bool, bool]:
+    def load_varies(self, load: Load | Store) -> tuple[bool, bool]:
+        """Whether an access moves along the tile's rows and along its columns."""
         return tuple(  # type: ignore[return-value]
             side is not None and any(load.strides[a] != 0 and self.program.space[a] != 1 for a in side.axes)
             for side in (self.rows, self.columns)
@@ -308,7 +309,7 @@ class TileCode:
         return sum(part) < sum(whole)
 
     def store_line(self, store: Store, access: Access) -> str:
-        along_rows, along_columns = self._load_varies(store)
+        along_rows, along_columns = self.load_varies(store)
         pointer = " + ".join(part for part in (f"{store.value}_ptr", self._offset(store)) if part)
         across = not self.is_row_store(store)
         # An axis of size 1 adds no offset, but the pointer needs the tile's shape.
@@ -335,7 +336,7 @@ class TileCode:
         """Whether one value a row is stored: only in reductions, where no reduced axis has a stride."""
         if self.columns is None:
             return True
-        return any(self.program.reduced) and not self._load_varies(store)[1]
+        return any(self.program.reduced) and not self.load_varies(store)[1]
 
     # What has to be computed for something
 

@@ -10,41 +10,10 @@ from ...state.sizes import Size, product, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
-from .triton_expression import HALVES, Printer
+from .triton_expression import Printer
+from .triton_pointwise_cost import PointwiseShape, pointwise_ms
+from .triton_pointwise_tile import element_bytes, is_rounded, is_transposed, numel_of, tile_of, trailing_axes
 from .triton_render import Values, cast_if_wide, host_context, render, specialise_slots, wide_on_host
-
-BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
-
-
-def _numel(program: LoopProgram, hints: dict[str, int]) -> int:
-    return value(product(program.space), hints)
-
-
-def _is_transposed(program: LoopProgram) -> bool:
-    """Whether some operand is contiguous along another axis than the output's last one."""
-    last = len(program.space) - 1
-    return any(load.strides[last] not in (0, 1) and 1 in load.strides for load in loop.accesses(program))
-
-
-def _row_order(program: LoopProgram) -> tuple[int, ...]:
-    """All axes but the last, the one that a transposed operand is contiguous along fastest."""
-    axes = list(range(len(program.space) - 1))
-    for load in program.loads:
-        fast = [a for a in axes if load.strides[a] == 1]
-        if load.strides[-1] != 1 and fast:
-            return (*[a for a in axes if a != fast[0]], fast[0])
-    return tuple(axes)
-
-
-def is_rounded(program: LoopProgram) -> bool:
-    """Whether every floating result is rounded to a half type, which hides approximations in float32."""
-    floats = [s.dtype for s in program.stores if s.dtype.startswith(("float", "bfloat"))]
-    return all(dtype in HALVES for dtype in floats)
-
-
-def element_bytes(program: LoopProgram) -> int:
-    """The widest streamed element."""
-    return max(BYTES.get(access.dtype, 1) for access in loop.accesses(program))
 
 
 class TritonPointwise:
@@ -59,23 +28,32 @@ class TritonPointwise:
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
     ) -> tuple[Slot, ...]:
         assert isinstance(program, LoopProgram)
-        numel = _numel(program, hints)
+        numel = numel_of(program, hints)
         # 32 bytes a thread and tensor: two 16-byte accesses in flight for each of 128 threads.
         preferred = 128 * max(1, 32 // element_bytes(program))
         blocks = tuple(b for b in (128, 256, 512, 1024, 2048, 4096, 8192) if b <= max(128, 2 * numel))
         spread = max(1, numel // (2 * device.sm_count))
         block = max((b for b in blocks if b <= min(preferred, max(128, spread))), default=128)
         layouts: tuple[str, ...] = ("flat", "two_sided") if len(program.space) > 1 else ("flat",)
-        layout = "two_sided" if _is_transposed(program) and len(program.space) > 1 else "flat"
-        if layout == "two_sided":
-            block = min(4096, blocks[-1])
+        layout, columns = "flat", min(block, 256)
+        if len(layouts) > 1 and is_transposed(program):
+            layout, columns, block = "two_sided", 64, min(4096, blocks[-1])
+        elif len(layouts) > 1:
+            extent = value(product(program.space[a] for a in trailing_axes(program)), hints)
+            columns = max(16, min(block, 1 << max(0, extent - 1).bit_length()))
+            times = [
+                pointwise_ms(program, PointwiseShape(side, block, columns, 4, not is_rounded(program)), hints, device)
+                for side in layouts
+            ]
+            layout = "two_sided" if times[1] < 0.97 * times[0] else "flat"
+        widths = tuple(sorted({*(c for c in (16, 32, 64, 128, 256, 512, 1024, 2048) if c <= blocks[-1]), columns}))
         slots = [
             Slot(name="block_size", role="configuration", choices=blocks, default=block, about="elements a program"),
             Slot(name="num_warps", role="configuration", choices=(1, 2, 4, 8, 16), default=8 if block > 2048 else 4),
             Slot(
                 name="programs",
-                role="configuration",
-                choices=(0, *(n * device.sm_count for n in (4, 8, 16))),
+                role="compute",
+                choices=(0, *(n * device.sm_count for n in (16, 8, 4))),
                 default=0,
                 about="programs that loop over tiles; 0 for a program a tile",
             ),
@@ -86,16 +64,23 @@ class TritonPointwise:
             Slot(name="stages", role="compute", choices=(1, 2, 3), default=1, about="of a looping program"),
         ]
         if "two_sided" in layouts:
-            slots.insert(
-                4,
-                Slot(
-                    name="columns",
-                    role="memory",
-                    choices=(16, 32, 64, 128, 256, 512, 1024),
-                    default=64 if layout == "two_sided" else 256,
-                ),
-            )
+            slots.insert(4, Slot(name="columns", role="memory", choices=widths, default=columns))
         return (*slots, *specialise_slots(program))
+
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        """By traffic and instructions: what is broadcast costs a flat tile index arithmetic for every element."""
+        assert isinstance(program, LoopProgram)
+        shape = PointwiseShape(
+            str(setting["tile"]),
+            int(setting["block_size"]),
+            int(setting.get("columns", 1)),
+            int(setting["num_warps"]),
+            bool(setting["exact_math"]),
+            int(setting["programs"]),
+        )
+        return pointwise_ms(program, shape, hints, device)
 
     def legal(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
@@ -121,7 +106,7 @@ class TritonPointwise:
         block = int(setting["block_size"])
         columns = int(setting["columns"]) if two_sided else 0
         rows = block // columns if two_sided else block
-        code = self._tile(program, printer, two_sided, (rows, columns))
+        code = tile_of(program, printer, two_sided, (rows, columns))
         context = host_context(program, values, setting)
         context |= self._context(code, setting, values, (rows, columns))
         context |= {"prelude": printer.prelude()}
@@ -132,19 +117,6 @@ class TritonPointwise:
             reads=loop.reads(program),
             symbols=loop.symbols(program, values),
         )
-
-    def _tile(self, program: LoopProgram, printer: Printer, two_sided: bool, sizes: tuple[int, int]) -> loop.TileCode:
-        if not two_sided:
-            rows = loop.group(program, "row", range(len(program.space)))
-            mask = not isinstance(rows.extent, int) or rows.extent % sizes[0] != 0
-            return loop.TileCode(program, rows, None, printer, row_mask=mask)
-        order = _row_order(program)
-        columns = loop.group(program, "column", (len(program.space) - 1,))
-        if not _is_transposed(program):
-            return loop.TileCode(program, loop.group(program, "row", order), columns, printer)
-        # One run of the transposed operand's contiguous axis: a flattened index would hide that it is contiguous.
-        rows, outer = loop.group(program, "row", order[-1:]), loop.group(program, "outer", order[:-1])
-        return loop.TileCode(program, rows, columns, printer, outer=outer if outer.axes else None)
 
     def _context(
         self, code: loop.TileCode, setting: Setting, values: Values, sizes: tuple[int, int]
@@ -191,10 +163,10 @@ class TritonPointwise:
         down = f"tl.cdiv({loop.size_text(code.rows.extent)}, ROWS)"
         place = f"tile // {across}"
         outer = [] if code.outer is None else [f"outer = {place} // {down}"]
+        masks = [(code.row_mask, code.rows), (code.column_mask, code.columns)]
         return [
             *outer,
             f"row = ({place}{f' % {down}' if outer else ''}) * ROWS + tl.arange(0, ROWS)[:, None]",
             f"column = (tile % {across}) * COLUMNS + tl.arange(0, COLUMNS)[None, :]",
-            f"row_ok = row < {loop.size_text(code.rows.extent)}",
-            f"column_ok = column < {loop.size_text(code.columns.extent)}",
+            *(f"{side.index}_ok = {side.index} < {loop.size_text(side.extent)}" for masked, side in masks if masked),
         ]
