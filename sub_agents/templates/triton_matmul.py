@@ -78,11 +78,12 @@ class TritonMatmul:
         tiles_m, tiles_n = (
             (16, *tiles) if size <= 64 or 16 in default.values() else tiles for size in (sizes.m, sizes.n)
         )
+        warps = (2, 4, 8) if default["num_warps"] == 2 else (4, 8)
         made = [
             Slot(name="tile_m", role="configuration", choices=tiles_m, default=default["tile_m"]),
             Slot(name="tile_n", role="configuration", choices=tiles_n, default=default["tile_n"]),
             Slot(name="tile_k", role="memory", choices=tile_k, default=default["tile_k"]),
-            Slot(name="num_warps", role="configuration", choices=(4, 8), default=default["num_warps"]),
+            Slot(name="num_warps", role="configuration", choices=warps, default=default["num_warps"]),
             Slot(name="num_stages", role="compute", choices=(2, 3, 4, 5), default=default["num_stages"]),
             Slot(name="group_m", role="memory", choices=groups, default=8, about="rows of tiles that share L2"),
             Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16, 32), default=default["split_k"]),
@@ -202,13 +203,14 @@ def default_setting(program: MatmulProgram, hints: dict[str, int], device: Devic
     sizes = extent(program, hints)
     half = operand_dtype(program) != "float32"
     tile_k = 64 if half else 32
+    if min(sizes.m, sizes.n) <= MOST_SKINNY < max(sizes.m, sizes.n) and half:
+        return skinny_setting(sizes, device) | {"loads": _loads(program, hints, device)}
     # Where the epilogue is a good part of the work, two programs on a multiprocessor hide it behind each other's
     # products: that takes tiles half as large.
     wide = half and vectors_possible(program, hints) and epilogue_share(program, sizes) < 0.2
     tile_m, tile_n, split_k = best_tile(program, sizes, device, wide=wide, tile_k=tile_k)
     big = tile_m * tile_n >= 128 * 128
     stages = 3 if big else 4
-    described = half and device.arch >= "sm_90" and descriptors_possible(program, hints)
     return {
         "tile_m": tile_m,
         "tile_n": tile_n,
@@ -216,8 +218,35 @@ def default_setting(program: MatmulProgram, hints: dict[str, int], device: Devic
         "num_warps": 8 if big else 4,
         "num_stages": max(2, min(stages, -(-sizes.k // (tile_k * split_k)))),
         "split_k": split_k,
-        "loads": "descriptor" if described else "pointer",
+        "loads": _loads(program, hints, device),
     }
+
+
+MOST_SKINNY = 16
+
+
+def skinny_setting(sizes: Extent, device: DeviceSheet) -> Setting:
+    """For a product bound by reading one operand: all programs run at once, each with many loads under way."""
+    short, long = sorted((sizes.m, sizes.n))
+    tile = 64 if sizes.batch * long >= 64 * 2 * device.sm_count else 32
+    count = sizes.batch * -(-long // tile) * -(-short // 16)
+    split = 1
+    while split < 32 and 2 * split * count <= 4 * device.sm_count and sizes.k >= 2 * split * 4 * 64:
+        split *= 2
+    tile_m, tile_n = (16, tile) if sizes.m <= sizes.n else (tile, 16)
+    return {
+        "tile_m": tile_m,
+        "tile_n": tile_n,
+        "tile_k": 64,
+        "num_warps": 4 if tile == 64 else 2,
+        "num_stages": max(2, min(5, -(-sizes.k // (64 * split)))),
+        "split_k": split,
+    }
+
+
+def _loads(program: MatmulProgram, hints: dict[str, int], device: DeviceSheet) -> str:
+    half = operand_dtype(program) != "float32"
+    return "descriptor" if half and device.arch >= "sm_90" and descriptors_possible(program, hints) else "pointer"
 
 
 def epilogue_slot(program: MatmulProgram, tile_elements: int) -> Slot:

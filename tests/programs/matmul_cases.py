@@ -185,6 +185,7 @@ SHAPES: dict[str, Layout] = {
     "batched_row": Layout(batch=(5,), m=1, n=40, k=96),
     "symbolic_vector": Layout(m="s0", n=1, k="32*s1", b="nk", epilogue="full"),
     "symbolic": Layout(m="s0", n=48, k="32*s1", b="nk", epilogue="full"),
+    "symbolic_rows_bf16": Layout(m=40, n="8*s0", k="s1", b="nk", dtype="bfloat16"),
     "no_depth": Layout(m=8, n=9, k=0, epilogue="bias_relu"),
 }
 
@@ -192,7 +193,11 @@ SHAPES: dict[str, Layout] = {
 def cases() -> dict[str, Case]:
     """Every case by name; small enough for an interpreter."""
     symbols = {"s0": 37, "s1": 3}
-    return {name: case(layout, **(symbols if _symbolic(layout) else {})) for name, layout in SHAPES.items()}
+    aligned = {"s0": 5, "s1": 64}
+    return {
+        name: case(layout, **(aligned if name == "symbolic_rows_bf16" else symbols if _symbolic(layout) else {}))
+        for name, layout in SHAPES.items()
+    }
 
 
 def _symbolic(layout: Layout) -> bool:
