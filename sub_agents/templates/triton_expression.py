@@ -176,7 +176,9 @@ class Printer:
         if op == "tanh":
             return self.call("tanh" if self.exact or dtype == "float64" else "fast_tanh", x)
         if op == "sigmoid":
-            return self.divide(self.full("1.0", dtype), f"(1.0 + {self.exp(f'-{x}', dtype)})", dtype)
+            # The denominator is at least 1 and the exponential off by a unit already: a division of two units will do.
+            below = f"(1.0 + {self.exp(f'-{x}', dtype)})"
+            return f"1.0 / {below}" if self.exact else self.divide(self.full("1.0", dtype), below, dtype)
         if op == "reciprocal":
             return self.divide(self.full("1.0", dtype), x, dtype)
         if op == "relu":

@@ -17,7 +17,7 @@ HALF_FLIGHT_BYTES = 20_000
 ACCURATE = {
     **dict.fromkeys(("exp", "exp2", "expm1"), 9),
     **dict.fromkeys(("log", "log2", "log1p"), 14),
-    **{"tanh": 20, "erf": 20, "sigmoid": 32, "div": 22, "reciprocal": 18, "sqrt": 8, "rsqrt": 4},
+    **{"tanh": 20, "erf": 20, "sigmoid": 17, "div": 22, "reciprocal": 18, "sqrt": 8, "rsqrt": 4},
     **dict.fromkeys(("sin", "cos", "pow", "fmod", "remainder", "floor_div"), 28),
 }
 """Instructions an element; one where an operator is not listed."""

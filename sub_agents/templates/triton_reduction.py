@@ -267,8 +267,10 @@ class Deviations:
     def count(self) -> list[str]:
         """Elements that each lane saw of the columns from `begin` to `end`."""
         seen = "(end - begin - tl.arange(0, COLUMNS)[None, :] + COLUMNS - 1) // COLUMNS"
-        state = self.states[2]
-        return [f"{state.name} = tl.maximum({seen}, 0).to({TYPES[state.dtype]})"]
+        _, squares, state = self.states
+        # Chosen by a lane's own state, or Triton 3.6 gives every thread all lanes' counts. NaN stays NaN either way.
+        counted = f"tl.maximum({seen}, 0).to({TYPES[state.dtype]})"
+        return [f"{state.name} = tl.where({squares.name} >= 0.0, {counted}, 1.0)"]
 
     def fold(self, suffix: str) -> list[str]:
         mean, squares, count = (state.name for state in self.states)
