@@ -33,7 +33,7 @@ _LIBRARY = {
     "round": "rint",
     "trunc": "trunc",
 }
-_FAST = {"exp": "__expf", "log": "__logf", "tanh": "fast_tanh", "erf": "fast_erf"}
+_FAST = {"exp": "fast_exp", "log": "__logf", "tanh": "fast_tanh", "erf": "fast_erf"}
 _SAME_FOR_INTEGERS = {"floor", "ceil", "round", "trunc"}
 _HELPERS = {
     "maximum": "maximum",
@@ -55,8 +55,8 @@ class Printer:
     dtypes: Mapping[str, str]
     """Dtype of every load and statement, by program name. A name that is missing is a symbolic size."""
     fast_math: bool = False
-    """`__expf`, `__logf` and `__fdividef` for float, and what is made of them: 4e-6 of relative error at most, for exp
-    |x| ulp. Hidden by the rounding of a half result."""
+    """`fast_exp`, `__logf` and `fast_divide` for float, and what is made of them: relative errors of 4e-6 at most, of
+    |x| ulp for exp. Hidden by the rounding of a half result."""
     names: Mapping[str, str] = field(default_factory=dict)
     """C++ identifiers that differ from `identifier(name)`."""
 
@@ -159,7 +159,7 @@ class Printer:
         if op == "square":
             return _narrow(f"{x} * {x}", dtype)
         if op == "reciprocal":
-            return f"__fdividef({one}, {x})" if fast else f"{one} / {x}"
+            return f"fast_divide({one}, {x})" if fast else f"{one} / {x}"
         if op == "sigmoid":
             return f"fast_sigmoid({x})" if fast else f"sigmoid({x})"
         if op == "relu":
@@ -180,7 +180,7 @@ class Printer:
         if op in _INFIX:
             return _narrow(f"{a} {_INFIX[op]} {b}", dtype)
         if op == "div":
-            return f"__fdividef({a}, {b})" if self.fast_math and compute_type(dtype) == "float" else f"{a} / {b}"
+            return f"fast_divide({a}, {b})" if self.fast_math and compute_type(dtype) == "float" else f"{a} / {b}"
         if op in _HELPERS:
             kind = compute_type(dtype)
             return f"{_HELPERS[op]}<{kind}>({a}, {b})" if op not in ("maximum", "minimum") else f"{op}({a}, {b})"

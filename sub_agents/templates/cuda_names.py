@@ -7,20 +7,22 @@ protected public register return short signed sizeof static struct switch templa
 unsigned using virtual void volatile while xor
 """
 _LIBRARY = """
-maximum minimum sigmoid fast_sigmoid fast_tanh fast_erf absolute rescale c_remainder floor_remainder floor_divide power
+maximum minimum sigmoid fast_sigmoid fast_exp fast_divide fast_tanh fast_erf
+absolute rescale c_remainder floor_remainder floor_divide power
 infinity not_a_number before_maximum before_minimum exp log sqrt rsqrt sin cos tanh erf floor ceil round trunc abs pow
 fmod div remainder max min y0 y1 j0 j1 jn yn j1f index time signal gamma begin end
 """
 _DEVICE = """
 Vector WordOf float16 bfloat16 to_float to_float16 to_bfloat16 load_cached load_streaming load_past_l1 load_partly
-load_strided store_cached store_streaming store_partly store_strided shuffle_xor reduce_across
+load_between store_between load_strided store_cached store_streaming store_partly store_strided shuffle_xor
+reduce_across
 cluster_rank cluster_arrive cluster_wait load_held load_from_peer fetch_from_peer blockIdx threadIdx blockDim gridDim
 """
 _KERNELS = """
 index_t row rows col columns lane slot tile chunk chunks vector count valid first last step stride warp partial scratch
 shared total_rows split splits group groups part mine other peer peers rank at point points j u unroll threads inside
 even memory base place identity merge highest all own_share other_share delta members extent workspace reps round
-near crossing across flat shift large small square tail
+near crossing across flat shift shifted whole starts after_start before_end large small square tail
 """
 _PYTHON = """
 torch cupy functools grid kernel stream lambda def None True False is in pass import with as del elif except finally

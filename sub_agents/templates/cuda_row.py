@@ -1,6 +1,6 @@
 """What the row kernels share: rows are the kept axes, columns the reduced ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,12 +9,12 @@ from ...state.program import LoopProgram
 from ...state.sizes import Size, factors, product, value
 from ..slots import Setting
 from .cuda_access import LOADS, STORES, address, fetch_text, output_lines, put_text, vector_of
-from .cuda_choices import text
+from .cuda_choices import number, text
 from .cuda_expression import read
 from .cuda_names import identifier
 from .cuda_partial import accumulate, results
 from .cuda_passes import Flow, Pass
-from .cuda_render import index_type, parameters
+from .cuda_render import index_type, parameters, width_lines
 from .cuda_space import Access, Space, Walk, space_of, walk
 from .cuda_types import BYTES, STORAGE, size_text
 
@@ -76,9 +76,62 @@ class RowText:
     def columns(self) -> Walk:
         return walk(self.flow.space, COLUMNS, "col")
 
+    @cached_property
+    def leads(self) -> tuple[Access, ...]:
+        """Accesses whose rows all start the same number of elements after a multiple of the vector's width.
+
+        Empty unless they are everything that is streamed: then vectors of odd rows can start before the row.
+        """
+        space = self.flow.space
+        moved = [load for load in space.loads if streamed(load)] + list(self.flow.point_stores)
+        if not moved or len(self.columns.sizes) != 1 or number(self.setting, "vector") == 1:
+            return ()
+        first = moved[0]
+        same = all(a.last(COLUMNS) == 1 and a.strides == first.strides and a.offset == first.offset for a in moved)
+        return tuple(moved) if same else ()
+
+    def _dense(self, load: Access) -> bool:
+        """Whether rows follow each other in memory without gaps."""
+        sizes = (*self.rows.sizes, *self.columns.sizes)
+        strides = (*load.strides[ROWS], *load.strides[COLUMNS])
+        return all(stride == product(sizes[i + 1 :]) for i, stride in enumerate(strides))
+
+    def shift(self) -> str:
+        """The declarations of `shifted` and `shift`: how far the first vector starts before the row."""
+        if not self.leads:
+            return "constexpr bool shifted = false;\n    constexpr int shift = 0;"
+        offset = self._row_offset(self.leads[0]).removeprefix(" + ") or "0"
+        # Rows of odd length: whole vectors, the first from before the row's start where that is not aligned.
+        return (
+            "constexpr bool shifted = SHIFTED;\n"
+            f"    const int shift = shifted ? int((unsigned long long)({offset}) % vector) : 0;"
+        )
+
+    def width_lines(self) -> list[str]:
+        """Python that sets `vec`, and `shifted` where rows may be shifted."""
+        accesses, limit = self.flow.space.accesses, number(self.setting, "vector")
+        lines = width_lines(accesses, COLUMNS, limit, self.divisors)
+        if not self.leads:
+            return lines
+        starts = dict.fromkeys(f"({identifier(a.value)}.data_ptr() // {BYTES[a.dtype]})" for a in self.leads)
+        columns = self.flow.space.total(COLUMNS)
+        return [
+            *lines,
+            f"starts = {' | '.join(starts)}",
+            f"across = min({limit}, starts & -starts)",
+            f"shifted = int(vec * 4 <= max(4, across) and vec < across and {columns} >= {4 * limit})",
+            "vec = across if shifted else vec",
+        ]
+
+    @property
+    def macros(self) -> tuple[str, ...]:
+        """Compile-time constants that `width_lines` sets."""
+        return ("vec", "shifted") if self.leads else ("vec",)
+
     def context(self) -> dict[str, object]:
         """What every row kernel's file needs."""
         return {
+            "shift": self.shift(),
             "index_type": index_type(self.program, self.setting),
             "name": identifier(self.program.name),
             "partials": [self.flow.partial(each) for each in self.flow.passes if each.reductions],
@@ -126,7 +179,14 @@ class RowText:
     def fetch(self, load: Access) -> str:
         """One vector of a streamed operand at `col`."""
         base = f"{self.flow.printer.name(load.name)}_row"
-        return fetch_text(load, COLUMNS, address(load, [self.columns], base), self.policy(load))
+        place = address(load, [self.columns], base)
+        whole = fetch_text(load, COLUMNS, place, self.policy(load))
+        if not self.leads:
+            return whole
+        # What lies beside a row in the same tensor may be read: only the last row's end matters.
+        beside = " && row + 1 >= total_rows" if self._dense(load) else ""
+        when = f"shifted && !whole{beside}" if load in self.leads else "shifted"
+        return f"{when} ? load_between<vector>({place}, {size_text(load.last(COLUMNS))}, -col, end - col) : {whole}"
 
     def position(self, name: str) -> str | None:
         """An `iota` along a reduced axis as text; None for other statements."""
@@ -149,26 +209,33 @@ class RowText:
     def accumulation(self, each: Pass, into: str) -> list[str]:
         """Adds element `j` to a partial result; a merged pair is left out."""
         pair = (each.merge.first, each.merge.second) if each.merge else ()
-        return [
+        return self.inside(
             accumulate(reduction, into, "index_t(col + j)", self.flow.printer)
             for reduction in each.reductions
             if reduction.name not in pair
-        ]
+        )
+
+    def inside(self, lines: Iterable[str]) -> list[str]:
+        """Statements for element `j`, done only where a shifted vector has it from this row."""
+        return [f"if (inside) {line}" for line in lines] if self.leads else list(lines)
+
+    def body(self, lines: list[str]) -> list[str]:
+        """Lines for element `j` with what `inside` rests on."""
+        test = "const bool inside = !shifted || ((after_start || col + j >= 0) && (before_end || col + j < end));"
+        return [test, *lines] if any(line.startswith("if (inside)") for line in lines) else lines
 
     def outputs(self, each: Pass) -> tuple[list[str], list[str], list[str]]:
         """Declarations, filling of element `j`, and stores of a pass's output vectors at `col`."""
         declarations, filling = output_lines(each.stores, self.flow.printer)
-        stores = [
-            line
-            for store in each.stores
-            for line in put_text(
-                store,
-                COLUMNS,
-                address(store, [self.columns], f"{identifier(store.value)}_row"),
-                f"{identifier(store.value)}_out",
-                STORES[text(self.setting, "store")],
-            )
-        ]
+        stores: list[str] = []
+        for store in each.stores:
+            name = identifier(store.value)
+            place = address(store, [self.columns], f"{name}_row")
+            lines = put_text(store, COLUMNS, place, f"{name}_out", STORES[text(self.setting, "store")])
+            if self.leads:
+                lines = [f"if (shifted && !whole) store_between<vector>({place}, {name}_out, -col, end - col);"]
+                lines += [f"else {STORES[text(self.setting, 'store')]}<vector>({place}, {name}_out);"]
+            stores += lines
         return declarations, filling, stores
 
     @property
@@ -194,14 +261,14 @@ def looped_ms(program: LoopProgram, setting: Setting, hints: dict[str, int], dev
     rows, columns = extents(program, hints)
     flow = row_flow(program, False, setting.get("passes") == "online")
     moved = 0.0
-    for number, each in enumerate(flow.passes):
+    for place, each in enumerate(flow.passes):
         names = [n for n in flow.needed(flow.targets(each)) if n in flow.loads]
         own = [flow.loads[n] for n in names if streamed(flow.loads[n])]
         # A lone element drags its whole sector along; neighbours' blocks find some of it in the cache.
         read = sum(BYTES[a.dtype] * (1 if a.last(COLUMNS) in (0, 1) else 4) for a in own)
         # Every resident block's row stays in the L2 cache between passes only if all of them fit.
         resident = min(rows, 4 * device.sm_count) * columns * held_bytes(program) < device.l2_bytes * 0.8
-        moved += rows * columns * (read * (0.3 if number and resident else 1.0))
+        moved += rows * columns * (read * (0.3 if place and resident else 1.0))
         moved += rows * columns * sum(BYTES[s.dtype] for s in each.stores)
     blocks = rows * int(setting.get("split", 1)) / device.sm_count
     threads = 32 * int(setting["num_warps"])

@@ -17,7 +17,6 @@ from .cuda_render import (
     render_source,
     stream_text,
     wide_argument,
-    width_lines,
 )
 from .cuda_row import COLUMNS, ROWS, RowText, columns_contiguous, empty_rows, extents, held_bytes, row_flow, streamed
 from .cuda_types import compute_type
@@ -97,6 +96,7 @@ class CudaRowBlock:
         threads, rows = 32 * number(setting, "num_warps"), number(setting, "rows_per_program")
         context = {
             **text.context(),
+            "may_shift": bool(text.leads),
             "threads": threads,
             "threads_per_row": threads // rows,
             "rows_per_block": rows,
@@ -114,9 +114,9 @@ class CudaRowBlock:
 def _default_shape(program: LoopProgram, hints: dict[str, int], width: int) -> tuple[int, int]:
     """Warps a block and rows a block: about 16 to 32 elements a thread, whole warps a row where it is long enough."""
     columns = extents(program, hints)[1]
-    share = 32 if held_bytes(program) <= 4 else 16
+    share = max(4, 64 // max(1, held_bytes(program)))
     per_row = 1
-    while per_row < 1024 and columns > per_row * width and (per_row < 32 or columns > per_row * share // 2):
+    while per_row < 1024 and columns > per_row * width and (per_row < 32 or columns > per_row * share):
         per_row *= 2
     if per_row >= 128:
         return per_row // 32, 1
@@ -175,7 +175,7 @@ def _pass(text: RowText, each: Pass) -> dict[str, object]:
         "reductions": bool(each.reductions),
         "late": [_load(text, n) for n in used if n in text.flow.loads and n not in early],
         "outputs": declarations,
-        "body": body + keeping + text.accumulation(each, f"part{each.number}") + filling,
+        "body": text.body(body + keeping + text.accumulation(each, f"part{each.number}") + filling),
         "stores": stores,
         "results": text.results(each, f"part{each.number}"),
     }
@@ -185,16 +185,17 @@ def _host(text: RowText, threads: int, rows: int) -> Host:
     program, space = text.program, text.flow.space
     name, total, columns = identifier(program.name), space.total(ROWS), space.total(COLUMNS)
     per_row = threads // rows
+    reach = "(columns + shifted * (vec - 1))" if text.leads else "columns"
     return Host(
-        macros=("vec", "chunks", "even"),
+        macros=(*text.macros, "chunks", "even"),
         kernels=(Kernel(name),),
         skip_if_empty=empty_rows(space),
         body=(
-            *width_lines(space.accesses, COLUMNS, number(text.setting, "vector"), text.divisors),
+            *text.width_lines(),
             f"columns = {columns}",
-            f"chunks = max(1, -(-columns // ({per_row} * vec)))",
-            f"even = int(columns == chunks * {per_row} * vec)",
-            f"kernel = compile_{name}(vec, chunks, even{wide_argument(program, text.setting)})",
+            f"chunks = max(1, -(-{reach} // ({per_row} * vec)))",
+            f"even = int({reach} == chunks * {per_row} * vec)",
+            f"kernel = compile_{name}({', '.join(text.macros)}, chunks, even{wide_argument(program, text.setting)})",
             f"arguments = {launch_arguments(program, text.setting)}",
             f"blocks = -(-({total}) // {rows})",
             f"kernel((blocks,), ({threads},), arguments, stream={stream_text(program)})",

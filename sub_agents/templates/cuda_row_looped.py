@@ -24,9 +24,8 @@ from .cuda_render import (
     render_source,
     stream_text,
     wide_argument,
-    width_lines,
 )
-from .cuda_row import COLUMNS, ROWS, RowText, empty_rows, extents, looped_ms, row_flow
+from .cuda_row import ROWS, RowText, empty_rows, extents, looped_ms, row_flow
 from .cuda_row_tiles import global_fetch, tile_pass
 
 
@@ -88,12 +87,12 @@ def _host(row: RowText, threads: int) -> Host:
     program, space = row.program, row.flow.space
     name = identifier(program.name)
     return Host(
-        macros=("vec",),
+        macros=row.macros,
         kernels=(Kernel(name),),
         skip_if_empty=empty_rows(space),
         body=(
-            *width_lines(space.accesses, COLUMNS, number(row.setting, "vector"), row.divisors),
-            f"kernel = compile_{name}(vec{wide_argument(program, row.setting)})",
+            *row.width_lines(),
+            f"kernel = compile_{name}({', '.join(row.macros)}{wide_argument(program, row.setting)})",
             f"arguments = {launch_arguments(program, row.setting)}",
             f"kernel(({space.total(ROWS)},), ({threads},), arguments, stream={stream_text(program)})",
         ),

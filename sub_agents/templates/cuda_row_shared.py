@@ -27,7 +27,6 @@ from .cuda_render import (
     render_source,
     stream_text,
     wide_argument,
-    width_lines,
 )
 from .cuda_row import COLUMNS, ROWS, RowText, columns_contiguous, empty_rows, extents, held_bytes, row_flow, streamed
 from .cuda_row_tiles import Fetch, Hold, global_fetch, loads_of, tile_pass
@@ -207,18 +206,20 @@ def _host(row: RowText, held: dict[str, int], threads: int, cluster: int) -> Hos
     size, total = _element_bytes(row, held), space.total(ROWS)
     limit = number(row.setting, "held_kib") * 1024 // max(1, size) // 64 * 64
     # Beyond 48 KiB in all the driver must be asked; the static partial results count too.
+    reach = " + shifted * (vec - 1)" if row.leads else ""
     setup = [f"kernel.max_dynamic_shared_size_bytes = {limit * size}"] if limit * size > 40 * 1024 else []
     if cluster > PORTABLE_CLUSTER:
         setup.append(f"cupy.cuda.driver.funcSetAttribute(kernel.kernel.ptr, {NON_PORTABLE_CLUSTER_SIZE_ALLOWED}, 1)")
+    chosen = f"{', '.join(row.macros)}, int(capacity >= slice_columns){wide_argument(program, row.setting)}"
     return Host(
-        macros=("vec", "fits"),
+        macros=(*row.macros, "fits"),
         kernels=(Kernel(name, tuple(setup)),),
         skip_if_empty=empty_rows(space),
         body=(
-            *width_lines(space.accesses, COLUMNS, number(row.setting, "vector"), row.divisors),
-            f"slice_columns = -(-({columns}) // ({cluster} * vec)) * vec",
+            *row.width_lines(),
+            f"slice_columns = -(-({columns}{reach}) // ({cluster} * vec)) * vec",
             f"capacity = min({limit}, -(-slice_columns // 16) * 16)",
-            f"kernel = compile_{name}(vec, int(capacity >= slice_columns){wide_argument(program, row.setting)})",
+            f"kernel = compile_{name}({chosen})",
             f"arguments = {launch_arguments(program, row.setting, ['cupy.int32(capacity)'])}",
             f"blocks = {_times(total, cluster)}",
             f"stream = {stream_text(program)}",

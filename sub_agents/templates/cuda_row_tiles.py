@@ -34,20 +34,26 @@ def tile_pass(row: RowText, each: Pass, fetch: Fetch, hold: Hold | None = None) 
         "reductions": bool(each.reductions),
         "reversed": False,
         "column_lines": row.columns.lines,
+        "may_shift": bool(row.leads),
         "loads": [{"name": flow.printer.name(a.name), "vector": vector_of(a), "fetch": fetch(a, each)} for a in loads],
         "holding": [line for a in loads for line in (hold(a, each) if hold else [])],
         "outputs": declarations,
-        "body": body + (first_lines(flow, merge, "here") if merge else []) + filling,
+        "body": row.body(body + row.inside(first_lines(flow, merge, "here") if merge else []) + filling),
         "stores": stores,
         "merge": None
         if merge is None
         else {
             "between": between(flow, merge, "here"),
-            "body": second_lines(flow, merge, "here", held),
+            "body": row.body(_guarded(row, second_lines(flow, merge, "here", held))),
             "settling": settling(flow, merge, "here"),
         },
         "results": row.results(each, f"part{each.number}"),
     }
+
+
+def _guarded(row: RowText, lines: list[str]) -> list[str]:
+    """Declarations, then the one line that adds to the partial result."""
+    return [*lines[:-1], *row.inside(lines[-1:])]
 
 
 def loads_of(row: RowText, each: Pass) -> list[str]:

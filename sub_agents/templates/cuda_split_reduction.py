@@ -28,9 +28,8 @@ from .cuda_render import (
     render_source,
     stream_text,
     wide_argument,
-    width_lines,
 )
-from .cuda_row import COLUMNS, ROWS, RowText, empty_rows, extents, held_bytes, looped_ms, row_flow
+from .cuda_row import ROWS, RowText, empty_rows, extents, held_bytes, looped_ms, row_flow
 from .cuda_row_tiles import global_fetch, tile_pass
 from .cuda_space import narrow
 
@@ -208,13 +207,13 @@ def _host(row: RowText, stages: list[Stage], threads: int, numbers: list[int]) -
             *(f"    {line}" for line in launches),
         ]
     return Host(
-        macros=("vec",),
+        macros=row.macros,
         kernels=kernels,
         skip_if_empty=empty_rows(space),
         body=(
-            *width_lines(space.accesses, COLUMNS, number(row.setting, "vector"), row.divisors),
+            *row.width_lines(),
             *spaces,
-            f"{variables} = compile_{name}(vec{wide_argument(program, row.setting)})",
+            f"{variables} = compile_{name}({', '.join(row.macros)}{wide_argument(program, row.setting)})",
             f"stream = {stream_text(program)}",
             *launches,
         ),

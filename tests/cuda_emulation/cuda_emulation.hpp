@@ -347,6 +347,8 @@ inline unsigned short emulated_bfloat16_bits(float x) {
 
 // Replacements of the device prelude's functions that hold PTX.
 inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
+inline float fast_exp(float x) { return expf(x); }
+inline float fast_divide(float a, float b) { return a / b; }
 inline float minimum(float a, float b) { return a < b || a != a ? a : b; }
 inline uint4 load_word_past_l1(const uint4* source) { return *source; }
 inline unsigned int cluster_rank() { return unsigned(emulation::current->block); }

@@ -242,6 +242,22 @@ ROW_CASES: dict[str, ForwardPlan] = {
     "softmax_long": plan_of(
         (2, 9216), _flags(0, 1), softmax_body("bfloat16"), {"y": ("result", "bfloat16")}, dtypes={"x": "bfloat16"}
     ),
+    "softmax_odd_long": plan_of(
+        (3, 9217), _flags(0, 1), softmax_body("bfloat16"), {"y": ("result", "bfloat16")}, dtypes={"x": "bfloat16"}
+    ),
+    "norm_of_odd_rows": plan_of(
+        ("s0", 4099),
+        _flags(0, 1),
+        [
+            *moments_body(4099)[:-1],
+            ("scaled", "mul", "float32", 2, "d", "in_w"),
+            ("result", "mul", "float32", 2, "scaled", "variance"),
+            ("high", "reduce_argmax", "int64", 0, "in_x"),
+        ],
+        {"y": ("result", "float32"), "m": ("mean", "float32"), "i": ("high", "int64")},
+        loads={"x": (4099, 1), "w": (0, 1)},
+        symbols={"s0": (0, 0, 5)},
+    ),
     "symbolic_columns": plan_of(
         ("s0", "s1"),
         _flags(0, 1),
