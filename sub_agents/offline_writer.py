@@ -4,160 +4,47 @@ A candidate is one combination of choices for all steps; its slots are named `st
 `step.template`. The same brief always gives the same candidates.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice, zip_longest
 from random import Random
-from typing import Protocol, TypeVar, runtime_checkable
 
 from ..state.brief import Brief
 from ..state.candidate import Candidate, Language, SlotValue, make_candidate
 from ..state.device import DeviceSheet
 from ..state.plan import Plan
-from ..state.program import ForwardPlan, Load, LoopProgram, MatmulProgram, Operand, Store
-from ..state.sizes import value
+from ..state.program import ForwardPlan, LoopProgram, MatmulProgram
 from . import slot_moves
 from .forward_source import candidate_source
 from .kernel_source import KernelSource, Template
-from .slots import Setting, Slot
+from .slots import Setting
+from .step_space import (
+    CLOSE,
+    HOPELESS,
+    Choice,
+    StepSpace,
+    best_twice,
+    in_turn,
+    leading_choices,
+    moves_of,
+    telling_moves,
+    traffic_ms,
+    worthwhile,
+)
 
-Program = LoopProgram | MatmulProgram
-_T = TypeVar("_T")
-_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
-HOPELESS = 1.6
-"""How many times as long as the best estimate a choice may take before it is left to the very end."""
-SHAPING = 3
-"""The greatest weight of a slot that changes a kernel's shape."""
-MATHEMATICS = ("exact_math", "fast_math")
-"""Slots that give up accuracy: moved early only where the cost model sees a gain."""
-CHEAPER = 0.92
-"""The share of the time at which cheaper mathematics is tried first."""
-MOST_STEPS = 6
-"""Moves downhill by the cost model."""
-CLOSE = 1.15
-"""How many times as long it may take for its neighbours to be worth a look before any is measured."""
-PLAUSIBLE = 1.3
-"""How many times as long as the best estimate a choice may take to be among the first."""
+__all__ = ["Choice", "OfflineWriter", "Rewriting", "StepSpace", "carry_over"]
+
 LIGHT = 0.1
 """The share of the time below which a step is not worth an early proposal."""
 MOST_TRIES = 400
 """Combinations looked at for one candidate before giving up: after that the space counts as exhausted."""
 
 
-@runtime_checkable
-class Costed(Protocol):
-    """A template that can say how long a setting should take. Only ratios matter."""
-
-    def estimated_ms(self, program: Program, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> float: ...
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A template with a setting, for one step."""
-
-    template: Template
-    setting: tuple[tuple[str, SlotValue], ...]
-
-    @classmethod
-    def of(cls, template: Template, setting: Setting) -> "Choice":
-        return cls(template, tuple(setting.items()))
-
-    @property
-    def values(self) -> Setting:
-        return dict(self.setting)
-
-
 _Stream = tuple[str, Template, Iterator[Setting]]
 Combination = dict[str, Choice]
 """A choice for every kernel step, by the step's name."""
 
-Rewriting = Callable[["StepSpace", Mapping[str, SlotValue]], list[Choice]]
+Rewriting = Callable[[StepSpace, Mapping[str, SlotValue]], list[Choice]]
 """Choices in this writer's language that start from a seed's template and slots for the same step."""
-
-
-@dataclass(frozen=True)
-class StepSpace:
-    """What can be chosen for one step."""
-
-    program: Program
-    templates: tuple[Template, ...]
-    hints: dict[str, int]
-    device: DeviceSheet
-
-    def slots(self, template: Template) -> tuple[Slot, ...]:
-        return template.slots(self.program, self.hints, self.device)
-
-    def legal(self, template: Template) -> slot_moves.Legal:
-        return lambda setting: template.legal(self.program, setting, self.hints, self.device)
-
-    def default(self, template: Template) -> Choice | None:
-        """The template's default setting, or its first legal one, None if there is none."""
-        slots = self.slots(template)
-        setting = slot_moves.defaults(slots)
-        if self.legal(template)(setting):
-            return Choice.of(template, setting)
-        found = next(iter(slot_moves.spread(slots, self.legal(template), Random(0), 1)), None)
-        return None if found is None else Choice.of(template, found)
-
-    def estimated_ms(self, choice: Choice) -> float:
-        if isinstance(choice.template, Costed):
-            return choice.template.estimated_ms(self.program, choice.values, self.hints, self.device)
-        return traffic_ms(self.program, self.hints, self.device)
-
-    def promising(self) -> list[Choice]:
-        """Default choices of all templates, the cheapest first by the cost model (ties in the library's order)."""
-        found = [choice for template in self.templates if (choice := self.default(template)) is not None]
-        return sorted(found, key=self.estimated_ms)
-
-    def ranked(self) -> list[Choice]:
-        """Defaults, and what the cost model makes of them, the cheapest first; a default within 5% leads."""
-        found: dict[Choice, float] = {}
-        for choice in self.promising():
-            found.setdefault(choice, self.estimated_ms(choice))
-            better = self.refined(choice)
-            found.setdefault(better, 1.05 * self.estimated_ms(better))
-        return sorted(found, key=lambda choice: found[choice])
-
-    def refined(self, choice: Choice) -> Choice:
-        """The setting that single moves of the slots of a kernel's shape lead to, downhill by the cost model."""
-        slots, legal = self.slots(choice.template), self.legal(choice.template)
-        shaping = [slot for slot in slots if slot.role in ("configuration", "reduction") or slot.name == "stages"]
-        best, best_ms = choice, self.estimated_ms(choice)
-        for _ in range(MOST_STEPS):
-            around = [
-                Choice.of(choice.template, {**best.values, slot.name: other})
-                for slot in shaping
-                for other in slot.choices
-                if other != best.values[slot.name]
-            ]
-            legal_ones = [each for each in around if legal(each.values)]
-            nearest = min(legal_ones, key=self.estimated_ms, default=best)
-            if self.estimated_ms(nearest) > 0.98 * best_ms:
-                break
-            best, best_ms = nearest, self.estimated_ms(nearest)
-        return best
-
-
-def traffic_ms(program: Program, hints: Mapping[str, int], device: DeviceSheet) -> float:
-    """The greater of two times: moving operands and results once at copy bandwidth, multiplying at the matrix rate."""
-    accesses: tuple[Load | Store | Operand, ...] = (*program.loads, *program.stores)
-    flops = 0.0
-    if isinstance(program, MatmulProgram):
-        k, n, m = (value(size, hints) for size in (program.k, program.n, program.m))
-        batch = 1
-        for size in program.batch:
-            batch *= value(size, hints)
-        flops = 2.0 * batch * m * n * k
-        moved = sum(batch * k * side * _BYTES.get(program.a.dtype, 4) for side in (m, n))
-    else:
-        moved = 0
-    for access in accesses:
-        elements = 1
-        for size, stride in zip(program.space, access.strides, strict=True):
-            elements *= value(size, hints) if stride != 0 else 1
-        moved += elements * _BYTES.get(access.dtype, 1)
-    rate = max(device.matmul_flops.values(), default=0.0) or max(device.peak_flops.values(), default=1e15)
-    return 1e3 * max(moved / device.copy_bytes_per_s, flops / rate)
 
 
 def carry_over(space: StepSpace, seed: Mapping[str, SlotValue]) -> list[Choice]:
@@ -252,18 +139,19 @@ class OfflineWriter:
         best: Combination = {name: choices[0] for name, choices in ranked.items()}
         yield best, None, "the cheapest by the cost model"
         heavy = _heavy(spaces, best)
-        leading = {
-            name: _worthwhile(spaces[name], ranked[name], PLAUSIBLE)[: 3 if len(heavy) == 1 else 2] for name in heavy
-        }
+        leading = {name: leading_choices(spaces[name], ranked[name], 3 if len(heavy) == 1 else 2) for name in heavy}
         for name in heavy:
             for choice in leading[name][1:]:
                 yield {**best, name: choice}, None, f"{name} by {choice.template.name}"
-        close = _worthwhile(spaces[heavy[0]], ranked[heavy[0]], CLOSE)
-        centres = pool[:2] or [{**best, heavy[0]: choice} for choice in close[:2]]
-        streams = [self._near(combination, spaces, heavy, rng) for combination in centres]
-        yield from _in_turn(streams)
+        streams = [self._near(centre, spaces, heavy, rng) for centre in pool[:2]]
+        if not streams:
+            first, *others = leading[heavy[0]]
+            streams = [self._near({**best, heavy[0]: choice}, spaces, heavy, rng) for choice in (first, *others[:1])]
+            if others and spaces[heavy[0]].estimated_ms(others[0]) > CLOSE * spaces[heavy[0]].estimated_ms(first):
+                streams = [streams[0]] * 3 + streams[1:]
+        yield from in_turn(streams)
         for name in heavy:
-            for choice in _worthwhile(spaces[name], ranked[name])[len(leading[name]) :]:
+            for choice in worthwhile(spaces[name], ranked[name]):
                 yield {**best, name: choice}, None, f"{name} by {choice.template.name}"
         yield from self._spread(spaces, pool[0] if pool else best, rng)
 
@@ -271,7 +159,7 @@ class OfflineWriter:
         self, combination: Combination, spaces: dict[str, StepSpace], heavy: list[str], rng: Random
     ) -> Iterator[tuple[Combination, str | None, str]]:
         """One slot moved by a place, the slots that tell most first; then two, of different slots."""
-        moved = {name: list(_telling_moves(spaces[name], combination[name], 1, rng)) for name in heavy}
+        moved = {name: list(telling_moves(spaces[name], combination[name], 1, rng)) for name in heavy}
         for choices in zip_longest(*moved.values()):
             for name, choice in zip(moved, choices, strict=True):
                 if choice is not None:
@@ -280,7 +168,7 @@ class OfflineWriter:
             name = rng.choice(heavy)
             if not moved[name]:
                 continue
-            farther = list(_telling_moves(spaces[name], rng.choice(moved[name]), 1, rng))
+            farther = list(telling_moves(spaces[name], rng.choice(moved[name]), 1, rng))
             if farther:
                 yield {**combination, name: rng.choice(farther)}, None, "two slots from the best"
 
@@ -319,7 +207,7 @@ class OfflineWriter:
             for choice in space.promising():
                 settings = slot_moves.spread(space.slots(choice.template), space.legal(choice.template), rng, 24)
                 options += [Choice.of(choice.template, setting) for setting in settings]
-            for choice in _worthwhile(space, options):
+            for choice in worthwhile(space, options):
                 combination = {**best, name: choice}
                 structure = _structure(spaces, combination)
                 if structure not in known:
@@ -336,20 +224,17 @@ class OfflineWriter:
         for parent, combination in parsed:
             heavy = _heavy(spaces, combination)
             near = [
-                [
-                    {**combination, name: choice}
-                    for choice in _telling_moves(spaces[name], combination[name], reach, rng)
-                ]
+                [{**combination, name: choice} for choice in telling_moves(spaces[name], combination[name], reach, rng)]
                 for name in heavy
             ]
             streams.append([(parent, each) for turn in zip_longest(*near) for each in turn if each is not None])
-        single = list(_best_twice(streams))
+        single = list(best_twice(streams))
         for parent, combination in single:
             yield combination, parent, "one slot moved"
         for _ in range(4 * len(single)):
             parent, combination = rng.choice(single)
             name = rng.choice(list(spaces))
-            moves = _moves(spaces[name], combination[name], reach)
+            moves = moves_of(spaces[name], combination[name], reach)
             if moves:
                 yield {**combination, name: rng.choice(moves)[1]}, parent, "two slots moved"
 
@@ -392,70 +277,6 @@ class OfflineWriter:
         )
 
 
-def _heavy(spaces: dict[str, StepSpace], combination: Combination) -> list[str]:
-    """Steps that take a worthwhile share of the time, the longest first."""
-    times = {name: space.estimated_ms(combination[name]) for name, space in spaces.items()}
-    longest = sorted(times, key=lambda name: -times[name])
-    return [name for name in longest if times[name] >= LIGHT * sum(times.values())] or longest[:1]
-
-
-def _worthwhile(space: StepSpace, choices: list[Choice], most: float = HOPELESS) -> list[Choice]:
-    """Those that the cost model puts at no more than `most` times the best of them."""
-    times = {choice: space.estimated_ms(choice) for choice in choices}
-    least = min(times.values(), default=0.0)
-    return [choice for choice in choices if times[choice] <= most * least]
-
-
-def _telling_moves(space: StepSpace, choice: Choice, reach: int, rng: Random) -> Iterator[Choice]:
-    """Neighbours of a choice: every slot's likelier move first, slots in the order in which they usually matter."""
-    now = space.estimated_ms(choice)
-    moved: dict[str, list[tuple[int, float, float, Choice]]] = {}
-    for distance, each in _moves(space, choice, reach):
-        name = next(slot for slot, setting in each.setting if choice.values[slot] != setting)
-        estimate = space.estimated_ms(each)
-        if estimate <= HOPELESS * now:
-            moved.setdefault(name, []).append((distance, round(estimate / now, 2), rng.random(), each))
-    weights = {slot.name: _weight(slot) for slot in space.slots(choice.template)}
-    weights |= {name: 0 for name in MATHEMATICS if name in moved and min(moved[name])[1] <= CHEAPER}
-    ordered = {name: sorted(moved[name], key=lambda m: m[:3]) for name in sorted(moved, key=lambda name: weights[name])}
-    pending: list[Choice] = []
-    for shaping in (True, False):
-        groups = []
-        for name, found in ordered.items():
-            if (weights[name] <= SHAPING) == shaping:
-                gains = [m for m in found if name not in MATHEMATICS or m[1] < 1]
-                groups.append(iter([each for *_, each in gains]))
-                pending += [each for *_, each in found if each not in {m[3] for m in gains}]
-        yield from _in_turn(groups)
-    yield from pending
-
-
-def _weight(slot: Slot) -> int:
-    """How late a slot comes: what moving it changes is the block's shape, the loop's, or only how a cache is used."""
-    if slot.name in ("num_warps", "specialise"):
-        return 0 if slot.name == "num_warps" else 6
-    if slot.name in ("stages", "num_stages"):
-        return SHAPING
-    return {"configuration": 1, "reduction": 2, "compute": 4, "memory": 5}[slot.role]
-
-
-def _in_turn(streams: Sequence[Iterator[_T]]) -> Iterator[_T]:
-    """One of each stream, again and again."""
-    missing = object()
-    for turn in zip_longest(*streams, fillvalue=missing):
-        yield from (each for each in turn if each is not missing)  # type: ignore[misc]
-
-
-def _best_twice(streams: list[list[_T]]) -> Iterator[_T]:
-    """In turn, the first stream twice as often as the others."""
-    if len(streams) < 2:
-        yield from (each for stream in streams for each in stream)
-        return
-    first, *others = streams
-    halves = iter(first[::2]), iter(first[1::2])
-    yield from _in_turn([halves[0], iter(others[0]), halves[1], *map(iter, others[1:])])
-
-
 def _weighted(streams: list[_Stream]) -> Iterator[_Stream]:
     """Streams in turn, the earlier ones more often: 0, 0 1, 0 1 2, ... then all."""
     for _ in range(16):
@@ -495,15 +316,8 @@ def _structure(spaces: dict[str, StepSpace], combination: Combination) -> tuple[
     return tuple(sorted(parts, key=repr))
 
 
-def _moves(space: StepSpace, choice: Choice, reach: int) -> list[tuple[int, Choice]]:
-    """Legal neighbours of a choice with their distance in places."""
-    slots = space.slots(choice.template)
-    legal = space.legal(choice.template)
-    found = []
-    for setting in slot_moves.neighbours(slots, choice.values, reach):
-        if legal(setting):
-            distance = sum(
-                abs(slot_moves.place(s, setting[s.name]) - slot_moves.place(s, choice.values[s.name])) for s in slots
-            )
-            found.append((distance, Choice.of(choice.template, setting)))
-    return found
+def _heavy(spaces: dict[str, StepSpace], combination: Combination) -> list[str]:
+    """Steps that take a worthwhile share of the time, the longest first."""
+    times = {name: space.estimated_ms(combination[name]) for name, space in spaces.items()}
+    longest = sorted(times, key=lambda name: -times[name])
+    return [name for name in longest if times[name] >= LIGHT * sum(times.values())] or longest[:1]
