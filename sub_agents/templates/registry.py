@@ -13,6 +13,7 @@ from .cuda_row_shared import CudaRowCluster, CudaRowShared
 from .cuda_split_reduction import CudaSplitReduction
 from .cuda_transpose import CudaTranspose
 from .triton_matmul import TritonMatmul
+from .triton_matmul_small import TritonMatmulSmall
 from .triton_matvec import TritonMatvec
 from .triton_pointwise import TritonPointwise
 from .triton_row_lookback import TritonRowLookback
@@ -28,6 +29,7 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         TritonRowLooped(),
         TritonSplitReduction(),
         TritonRowLookback(),
+        TritonMatmulSmall(),
         TritonSplitMatmul(),
         TritonMatmul(),
         TritonMatvec(),

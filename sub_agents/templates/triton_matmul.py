@@ -153,7 +153,7 @@ class TritonMatmul:
         parts = pieces(folded, values)
         use_descriptors = setting.get("loads", "pointer") == "descriptor"
         imports = list(parts.imports)
-        context = _context(folded, setting, parts, use_descriptors)
+        context = tiled_context(folded, setting, parts, use_descriptors)
         code = rendered("triton_matmul.py.j2", context)
         if use_descriptors:
             imports.append("from triton.tools.tensor_descriptor import TensorDescriptor")
@@ -161,7 +161,7 @@ class TritonMatmul:
             # Sizes that TMA cannot take only show in a call: those calls go to a kernel with pointers.
             plain = folded.model_copy(update={"name": f"{folded.name}_unaligned"})
             slower = setting | {"loads": "pointer", "persistent": False}
-            without = _context(plain, slower, parts, False) | {"prelude": ()}
+            without = tiled_context(plain, slower, parts) | {"prelude": ()}
             code += "\n\n" + rendered("triton_matmul.py.j2", without)
         if setting["persistent"]:
             imports.append("import functools")
@@ -322,7 +322,10 @@ def _alignments(program: MatmulProgram) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _context(program: MatmulProgram, setting: Setting, parts: Pieces, use_descriptors: bool) -> dict[str, object]:
+def tiled_context(
+    program: MatmulProgram, setting: Setting, parts: Pieces, use_descriptors: bool = False
+) -> dict[str, object]:
+    """What `triton_matmul.py.j2` renders from, with operands from pointers or descriptors."""
     split_k = int(setting["split_k"])
     fp32 = operand_dtype(program) == "float32"
     kind = str(setting["precision"]) if fp32 else program.a.dtype

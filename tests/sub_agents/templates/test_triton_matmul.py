@@ -12,7 +12,7 @@ from programs.matmul_cases import LARGE, SHAPES, cases, large_cases
 from programs.matmul_run import H200, defaults, settings, template_named, worst_error
 
 TESTS = Path(__file__).resolve().parents[2]
-TEMPLATES = ("triton_matmul", "triton_split_matmul", "triton_matvec")
+TEMPLATES = ("triton_matmul", "triton_split_matmul", "triton_matvec", "triton_matmul_small")
 # By operand type: what rounding the output (and for fp32 summing) costs at these sizes.
 BOUND = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 6e-3}
 
