@@ -20,9 +20,11 @@ from .triton_row import RowShape, row_shape, tile_code
 
 SOLO_GAIN = 1.5
 """How much more than its share of the bandwidth one multiprocessor can draw when others idle."""
+STEP_US, AHEAD_US = 1.0, 0.5
+"""A step of a loop that asks for its data when it needs it, and one whose data was asked for earlier."""
 PASS_LOSS = 1.15
 """A pass has to wait for all of the one before it."""
-SECTOR_LOSS_BYTES = 48
+SECTOR_LOSS_BYTES = 64
 """What a run of bytes that starts anywhere costs beyond itself."""
 
 
@@ -43,6 +45,8 @@ class Trips:
     waste: float = 1.0
     """Bytes moved for each byte used."""
     launches: int = 1
+    latency_us: float = 0.0
+    """What one program waits for at least, however idle the machine is: loads, folds, steps of loops."""
 
     @property
     def resident(self) -> int:
@@ -77,7 +81,7 @@ def pass_cost(code: TileCode, each: Pass, exact: bool, vector: int) -> float:
     cost = element_cost(code, code.closure(each.sources, frozenset()), exact, vector)
     for accumulator in each.accumulators:
         if isinstance(accumulator, OnlineExp):
-            cost += 9 + (9 if exact else 2)
+            cost += 7 + (8 if exact else 2)
         elif isinstance(accumulator, Deviations):
             cost += 5
         else:
@@ -194,6 +198,7 @@ def looped_trips(
     # Unaligned loads of less than four bytes cannot be copied ahead.
     ahead = int(setting.get("stages", 1)) if facts.vector * shape.element_bytes >= 4 else 1
     chunk = min(block, shape.extent)
+    share = -(-shape.extent // int(setting.get("split", 1)))
     padding = -(-shape.extent // block) * block / max(1, shape.extent)
     # A loop step waits for its loads, then works: the two overlap only between programs.
     overhead = 12 * 32 * warps / (rows * chunk)
@@ -206,6 +211,7 @@ def looped_trips(
         registers=24 + per_thread * (facts.states + shape.tiles) * max(1, shape.element_bytes // 4),
         waste=strided_waste(program, setting, hints),
         launches=launches,
+        latency_us=(STEP_US if ahead == 1 else AHEAD_US) * sum(cost > 0 for cost in facts.passes) * -(-share // block),
     )
 
 
@@ -223,9 +229,10 @@ def estimated_ms(program: LoopProgram, trips: Trips, hints: dict[str, int], devi
     space = value(product(program.space), hints)
     issue = 1e3 * space * trips.instructions / (device.sm_count * ISSUE_RATE * busy)
     waves = trips.programs / (device.sm_count * trips.resident)
+    waiting = 1e-3 * max(1.0, waves) * trips.latency_us
     # The last programs have the machine to themselves.
     tail = 1 + 0.25 * (max(1.0, ceil(waves)) / waves - 1) if waves > 1 else 1.0
-    total = tail * (max(memory, issue) + 0.15 * min(memory, issue))
+    total = max(tail * (max(memory, issue) + 0.15 * min(memory, issue)), waiting)
     if trips.reads > 1:
         total *= PASS_LOSS
     return total * (3.0 if trips.spills else 1.0) + LAUNCH_MS * trips.launches

@@ -15,7 +15,7 @@ ISSUE_RATE = 128 * 1.85e9 * 0.8
 HALF_FLIGHT_BYTES = 20_000
 """Scale of the bytes in flight on a multiprocessor: 16 kB reach half of the bandwidth, 60 kB all of it."""
 ACCURATE = {
-    **dict.fromkeys(("exp", "exp2", "expm1"), 9),
+    **dict.fromkeys(("exp", "exp2", "expm1"), 8),
     **dict.fromkeys(("log", "log2", "log1p"), 14),
     **{"tanh": 20, "erf": 20, "sigmoid": 17, "div": 22, "reciprocal": 18, "sqrt": 8, "rsqrt": 4},
     **dict.fromkeys(("sin", "cos", "pow", "fmod", "remainder", "floor_div"), 28),
