@@ -174,7 +174,9 @@ def _default(program: LoopProgram, now: dict[str, int], width: int, device: Devi
     for lanes in (lanes_most, 16, 8):
         for warps in (4, 8, 16):
             groups = max(1, warps * 32 // lanes)
-            fits = _held_registers(program, now, groups, width) <= min(HELD_REGISTERS, 65536 // (32 * warps) - 32)
+            held = _held_registers(program, now, groups, width)
+            # Beyond 32 registers too few threads are resident; the widest block may take more.
+            fits = held <= (32 if warps < 16 else min(HELD_REGISTERS, 65536 // (32 * warps) - 32))
             if passes > 1 and lanes <= lanes_most and fits and groups <= max(1, now[REDUCED]):
                 return {"num_warps": warps, "lanes": lanes, "vector": width, "split": 1, "keep": 1}
     warps = next((w for w in (2, 4) if now[REDUCED] * lanes_most <= w * 32 * 4), 8)

@@ -59,6 +59,10 @@ class Printer:
     |x| ulp for exp. Hidden by the rounding of a half result."""
     names: Mapping[str, str] = field(default_factory=dict)
     """C++ identifiers that differ from `identifier(name)`."""
+    shared_divisors: frozenset[str] = frozenset()
+    """Quotients, by name, whose divisor is the same for many points: one reciprocal serves all of them."""
+    raised_tanh: Mapping[str, str] = field(default_factory=dict)
+    """Sums, by name, that are 1 + tanh(x), with the name of x."""
 
     def declaration(self, statement: Statement) -> str:
         """`const float name = ...;`"""
@@ -172,6 +176,8 @@ class Printer:
 
     def _binary(self, statement: Statement) -> str:
         op, dtype = statement.op, statement.dtype
+        if self.fast_math and statement.name in self.raised_tanh:
+            return f"fast_raised_tanh({self.operand(self.raised_tanh[statement.name], dtype)})"
         if op == "pow" and not isinstance(statement.args[1], str):
             text = self._literal_power(statement.args[0], statement.args[1], dtype)
             if text:
@@ -179,8 +185,12 @@ class Printer:
         a, b = (self.operand(arg, dtype) for arg in statement.args)
         if op in _INFIX:
             return _narrow(f"{a} {_INFIX[op]} {b}", dtype)
+        if op == "div" and compute_type(dtype) == "float":
+            if self.fast_math:
+                return f"fast_divide({a}, {b})"
+            return f"divide_by({a}, {b})" if statement.name in self.shared_divisors else f"{a} / {b}"
         if op == "div":
-            return f"fast_divide({a}, {b})" if self.fast_math and compute_type(dtype) == "float" else f"{a} / {b}"
+            return f"{a} / {b}"
         if op in _HELPERS:
             kind = compute_type(dtype)
             return f"{_HELPERS[op]}<{kind}>({a}, {b})" if op not in ("maximum", "minimum") else f"{op}({a}, {b})"

@@ -7,7 +7,7 @@ protected public register return short signed sizeof static struct switch templa
 unsigned using virtual void volatile while xor
 """
 _LIBRARY = """
-maximum minimum sigmoid fast_sigmoid fast_exp fast_divide fast_tanh fast_erf
+maximum minimum sigmoid fast_sigmoid fast_exp fast_divide fast_raised_tanh divide_by fast_tanh fast_erf
 absolute rescale c_remainder floor_remainder floor_divide power
 infinity not_a_number before_maximum before_minimum exp log sqrt rsqrt sin cos tanh erf floor ceil round trunc abs pow
 fmod div remainder max min y0 y1 j0 j1 jn yn j1f index time signal gamma begin end

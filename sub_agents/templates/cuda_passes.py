@@ -27,6 +27,18 @@ class Pass:
     merge: Merge | None = None
 
 
+def raised_tanh(program: LoopProgram) -> dict[str, str]:
+    """Statements of float32 that are tanh(x) + 1, with x."""
+    found: dict[str, str] = {}
+    inner = {s.name: s.args[0] for s in program.body if s.op == "tanh" and compute_type(s.dtype) == "float"}
+    for s in program.body:
+        for term, other in (s.args, s.args[::-1]) if s.op == "add" else ():
+            x = inner.get(term) if isinstance(term, str) else None
+            if isinstance(x, str) and not isinstance(other, str) and other == 1:
+                found[s.name] = x
+    return found
+
+
 @dataclass(frozen=True)
 class Flow:
     """A loop program with its space, as passes. `rows` and `columns` are names of groups of the space."""
@@ -40,7 +52,15 @@ class Flow:
 
     @cached_property
     def printer(self) -> Printer:
-        return Printer(dtypes_of(self.program), self.fast_math)
+        return Printer(
+            dtypes_of(self.program),
+            self.fast_math,
+            shared_divisors=frozenset(s.name for s in self.program.body if s.op == "div" and self._divides_many(s)),
+            raised_tanh=raised_tanh(self.program),
+        )
+
+    def _divides_many(self, statement: Statement) -> bool:
+        return statement.name in self.elements and statement.args[1] not in self.elements
 
     @cached_property
     def statements(self) -> dict[str, Statement]:
