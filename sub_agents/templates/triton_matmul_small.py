@@ -14,7 +14,7 @@ from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, r
 
 MOST = 64
 """Largest size along any axis."""
-LEAST_MATRICES = 512
+LEAST_MATRICES = 128
 
 
 class TritonMatmulSmall:
@@ -23,7 +23,7 @@ class TritonMatmulSmall:
     name = "triton_matmul_small"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        """Batches of hundreds of matrices up to 64 x 64."""
+        """Batches of a hundred matrices and more, up to 64 x 64."""
         if not isinstance(program, MatmulProgram) or operand_dtype(program) is None:
             return False
         sizes = extent(fold(program), hints)

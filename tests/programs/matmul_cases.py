@@ -186,8 +186,8 @@ SHAPES: dict[str, Layout] = {
     "symbolic_vector": Layout(m="s0", n=1, k="32*s1", b="nk", epilogue="full"),
     "symbolic": Layout(m="s0", n=48, k="32*s1", b="nk", epilogue="full"),
     "symbolic_rows_bf16": Layout(m=40, n="8*s0", k="s1", b="nk", dtype="bfloat16"),
-    "many_small": Layout(batch=(512,), m="16*s1", n="s0", k=20, epilogue="full"),
-    "many_small_bf16": Layout(batch=(171, 3), m=7, n=9, k=12, dtype="bfloat16", b="nk", epilogue="bias_of_head"),
+    "many_small": Layout(batch=(128,), m="16*s1", n="s0", k=20, epilogue="full"),
+    "many_small_bf16": Layout(batch=(43, 3), m=7, n=9, k=12, dtype="bfloat16", b="nk", epilogue="bias_of_head"),
     "no_depth": Layout(m=8, n=9, k=0, epilogue="bias_relu"),
 }
 

@@ -36,7 +36,7 @@ def run(arguments: list[str], **environment: str) -> dict[str, Any]:
 def test_every_layout_and_epilogue_is_right_in_the_interpreter(template: str) -> None:
     """tf32x3 reads as exact fp32 there: of fp32's splits, only those of `triton_split_matmul` are checked here."""
     errors = run(["interpret", template], TRITON_INTERPRET="1")
-    assert len(errors) > 10
+    assert len(errors) >= 6
     bounds = {label: BOUND[layout.dtype] for label, layout in SHAPES.items()}
     wrong = {k: e for k, e in errors.items() if not isinstance(e, float) or e > bounds[k.split()[1]]}
     assert not wrong
