@@ -104,18 +104,23 @@ class TritonRowPersistent:
         folds = facts.reductions * (44 if warps > 1 else 14) * 32 * warps / shape.extent
         folds = folds / rows if shape.strided else folds
         padding = elements / (rows * shape.extent)
+        live = shape.heavy * max(1, shape.element_bytes // 4)
+        if shape.strided and facts.vector == 1:
+            # Elements far apart, one by one: every one has an address, too.
+            live *= 2
         trips = Trips(
             reads=1,
             programs=-(-shape.outer // rows),
             num_warps=warps,
             instructions=facts.held * padding + folds,
             flight_bytes=rows * shape.extent * shape.element_bytes * shape.heavy,
-            registers=14 + elements * shape.heavy * max(1, shape.element_bytes // 4) / (32 * warps),
+            registers=14 + elements * live / (32 * warps),
             waste=strided_waste(program, setting, hints),
             latency_us=1.5 + 0.3 * facts.reductions,
         )
-        # With one program of 1024 threads a multiprocessor, reading and writing hardly overlap.
-        return (1.15 if warps == 32 else 1.0) * estimated_ms(program, trips, hints, device)
+        # With one program a multiprocessor, reading and writing hardly overlap.
+        alone = 1.15 if trips.resident == 1 and facts.written_bytes else 1.0
+        return alone * estimated_ms(program, trips, hints, device)
 
     def render(
         self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]
