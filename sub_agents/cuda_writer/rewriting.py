@@ -8,7 +8,7 @@ over, held in shared memory or a cluster); the defaults of every fitting templat
 from collections.abc import Mapping
 
 from ...state.candidate import SlotValue
-from ...state.program import LoopProgram
+from ...state.program import LoopProgram, MatmulProgram
 from .. import slot_moves
 from ..kernel_source import Template
 from ..offline_writer import Choice, StepSpace, carry_over
@@ -26,14 +26,16 @@ PREFERENCE: dict[str, tuple[str, ...]] = {
     "triton_matvec": ("cuda_matvec",),
 }
 """CUDA templates for each Triton template, the closest first."""
-HINTS = ("load", "store", "fast_math", "specialise", "reverse_last")
+HINTS = ("load", "store", "specialise", "reverse_last")
 WORSE = 1.15
 """A variant may be estimated to take this many times as long as what it varies."""
 HOPELESS = 1.5
 """A structure that is estimated to take this many times as long as the best is not worth an early proposal."""
+TRANSCENDENTAL = frozenset({"exp", "log", "tanh", "erf", "sigmoid"})
+FAST = {"fast_math": 1}
 VARIANTS: tuple[dict[str, int], ...] = (
-    {"unroll": 1, "block_size": -1, "num_warps": 1, "store": 1},
-    {"unroll": -1, "rows_per_program": -1, "num_warps": -1, "load": -1},
+    {"unroll": 1, "block_size": -1, "num_warps": -1, "store": 1},
+    {"unroll": -1, "rows_per_program": 1, "num_warps": 1, "load": -1},
     {"vector": -1, "unroll": 1},
     {"lanes": 1, "num_warps": 1},
 )
@@ -77,7 +79,7 @@ def _variants(space: StepSpace, choice: Choice) -> list[Choice]:
     """The same template with the changes of shape that matter most, where they are legal."""
     slots = {slot.name: slot for slot in space.slots(choice.template)}
     found = []
-    for changes in VARIANTS:
+    for changes in (FAST, *VARIANTS) if _transcendental(space.program) else VARIANTS:
         moved = dict(choice.values)
         for name, steps in changes.items():
             if name in slots:
@@ -89,6 +91,11 @@ def _variants(space: StepSpace, choice: Choice) -> list[Choice]:
         if fair and made != choice:
             found.append(made)
     return found
+
+
+def _transcendental(program: LoopProgram | MatmulProgram) -> bool:
+    """Whether functions cost enough to bound a kernel; the harness decides whether fast ones are accurate enough."""
+    return any(s.op in TRANSCENDENTAL for s in program.body)
 
 
 def _spaced(choices: list[Choice]) -> list[Choice]:
