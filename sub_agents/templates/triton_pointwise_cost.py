@@ -107,7 +107,7 @@ def _access_cost(
         if whole == 1:
             return 3 / widest + 0.5
         # Only a contiguous last axis keeps accesses wide.
-        return 3 / min(widest, 4) + 0.5 if access.strides[-1] == 1 else 4.0
+        return 3 / min(widest, 4) + 0.5 if access.strides[-1] == 1 else 5.0
     varies = code.load_varies(access)
     per_thread = sizes[1] / min(sizes[1], max(1, 32 * shape.num_warps * widest // sizes[0]))
     if not varies[1]:
