@@ -28,6 +28,8 @@ from .cuda_render import (
 from .cuda_types import BYTES, size_text
 
 HELD_REGISTERS = 64
+FEW_REGISTERS = 32
+"""Held registers a thread that leave room for several blocks on a processor."""
 SPLITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -171,14 +173,15 @@ def _default(program: LoopProgram, now: dict[str, int], width: int, device: Devi
     """Registers where the reduced axis fits them with runs of 64 bytes or more; else enough blocks to fill the GPU."""
     lanes_most = next((n for n in (4, 8, 16) if now[INNER] <= n * width), 32)
     passes = len(column_flow(program, False, False).passes)
-    for lanes in (lanes_most, 16, 8):
-        for warps in (4, 8, 16):
-            groups = max(1, warps * 32 // lanes)
-            held = _held_registers(program, now, groups, width)
-            # Beyond 32 registers too few threads are resident; the widest block may take more.
-            fits = held <= (32 if warps < 16 else min(HELD_REGISTERS, 65536 // (32 * warps) - 32))
-            if passes > 1 and lanes <= lanes_most and fits and groups <= max(1, now[REDUCED]):
-                return {"num_warps": warps, "lanes": lanes, "vector": width, "split": 1, "keep": 1}
+    least = 128 // (width * max(1, _element_bytes(program)))
+    # First where several blocks fit a processor, with runs of 128 bytes; then where one does.
+    for most, runs, blocks in ((FEW_REGISTERS, least, (4, 8, 16)), (HELD_REGISTERS, 8, (16,))):
+        for lanes in (lanes_most, 16, 8):
+            for warps in blocks:
+                groups = max(1, warps * 32 // lanes)
+                fits = _held_registers(program, now, groups, width) <= min(most, 65536 // (32 * warps) - 32)
+                if passes > 1 and min(runs, lanes_most) <= lanes <= lanes_most and fits and groups <= now[REDUCED]:
+                    return {"num_warps": warps, "lanes": lanes, "vector": width, "split": 1, "keep": 1}
     warps = next((w for w in (2, 4) if now[REDUCED] * lanes_most <= w * 32 * 4), 8)
     tiles = now[OUTER] * -(-now[INNER] // (lanes_most * width))
     wanted, most = 8 * device.sm_count // max(1, tiles), now[REDUCED] * lanes_most // (warps * 32 * 8)

@@ -22,7 +22,7 @@ _KERNELS = """
 index_t row rows col columns lane slot tile chunk chunks vector count valid first last step stride warp partial scratch
 shared total_rows split splits group groups part mine other peer peers rank at point points j u unroll threads inside
 even memory base place identity merge highest all own_share other_share delta members extent workspace reps round
-near crossing across flat shift shifted whole starts after_start before_end large small square tail
+near crossing across flat shift shifted whole starts after_start before_end team teams runs large small square tail
 """
 _PYTHON = """
 torch cupy functools grid kernel stream lambda def None True False is in pass import with as del elif except finally
