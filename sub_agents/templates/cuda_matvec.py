@@ -1,4 +1,4 @@
-"""Product of a matrix with one to four vectors in CUDA C++: bound by reading the matrix once, in 16-byte words.
+"""Product of a matrix with a few vectors in CUDA C++: bound by reading the matrix once, in 16-byte words.
 
 No tensor cores; sums are kept in fp32 by many threads and joined by shuffles and shared memory, and where k is split
 over blocks by a second kernel in a fixed order.
@@ -16,22 +16,27 @@ from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, o
 from .cuda_types import BYTES, STORAGE
 from .matmul_program import extent, fold, operand_dtype, symbols
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
-from .triton_matvec import TritonMatvec, few_vectors, large_along_k, large_is_a
+from .triton_matvec import few_vectors, large_along_k, matrix_side, outer_size, vector_count, vector_slots
+
+MOST_VECTORS = 8
 
 
 class CudaMatvec:
-    """One dimension of the result is at most four."""
+    """Groups of up to eight vectors."""
 
     name = "cuda_matvec"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        """As `triton_matvec`, where the matrix is contiguous along one of its axes."""
+        """A product whose m or n is at most eight, where the matrix is contiguous along one of its axes.
+
+        Where a symbol counts the vectors, calls with more of them go in groups.
+        """
         if not isinstance(program, MatmulProgram) or operand_dtype(program) is None:
             return False
         folded = fold(program)
-        if few_vectors(folded) == 0:
+        if few_vectors(folded, hints, MOST_VECTORS) == 0:
             return False
-        return contiguous_axis(folded.a if large_is_a(folded) else folded.b) is not None
+        return contiguous_axis(folded.a if matrix_side(folded, hints) == "a" else folded.b) is not None
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -40,9 +45,10 @@ class CudaMatvec:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         sizes = extent(folded, hints)
-        outer = sizes.batch * (sizes.m if large_is_a(folded) else sizes.n)
+        few, matrix = few_vectors(folded, hints, MOST_VECTORS), matrix_side(folded, hints)
+        outer = sizes.batch * outer_size(sizes, matrix)
         vec = 16 // BYTES[folded.a.dtype]
-        along_k = large_along_k(folded)
+        along_k = large_along_k(folded, matrix)
         blocks = outer / 16 if along_k else outer / (32 * vec)
         split = 1
         # Eight blocks a multiprocessor, each with at least eight vectors of k for every lane or warp.
@@ -57,7 +63,7 @@ class CudaMatvec:
         if along_k:
             made.append(Slot(name="warps_per_row", role="reduction", choices=(1, 2, 4, 8), default=1))
             made.append(Slot(name="rows_per_team", role="memory", choices=(1, 2, 4), default=2))
-        return tuple(made)
+        return (*made, *vector_slots(few, matrix))
 
     def legal(
         self,
@@ -77,7 +83,11 @@ class CudaMatvec:
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
     ) -> float:
         """By the bytes of the large operand."""
-        return TritonMatvec().estimated_ms(program, setting, hints, device)
+        assert isinstance(program, MatmulProgram)
+        sizes = extent(fold(program), hints)
+        groups = -(-min(sizes.m, sizes.n) // int(setting["vectors"]))
+        moved_bytes = sizes.batch * groups * (sizes.m + sizes.n) * sizes.k * BYTES[program.a.dtype]
+        return 1e3 * moved_bytes / (0.92 * device.copy_bytes_per_s) + (0.006 if int(setting["split_k"]) > 1 else 0.003)
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """One kernel, or two where k is split."""
@@ -89,17 +99,19 @@ class CudaMatvec:
         return cuda_source(folded, cuda, _host(folded, setting, around), values, around)
 
 
-def _strides(program: MatmulProgram) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+def _strides(program: MatmulProgram, matrix: str) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
     """Of the large operand along (outer, k), of the small one along (k, vector)."""
     a, b = program.a.strides, program.b.strides
-    if large_is_a(program):
+    if matrix == "a":
         return (a[-2], a[-1]), (b[-2], b[-1])
     return (b[-1], b[-2]), (a[-1], a[-2])
 
 
 def _context(program: MatmulProgram, setting: Setting, around: Epilogue) -> dict[str, Any]:
-    large, small = (program.a, program.b) if large_is_a(program) else (program.b, program.a)
-    (large_outer, large_k), (small_k, small_vector) = _strides(program)
+    matrix = str(setting["matrix"])
+    large, small = (program.a, program.b) if matrix == "a" else (program.b, program.a)
+    (large_outer, large_k), (small_k, small_vector) = _strides(program, matrix)
+    vectors = vector_count(program, matrix)
     batch = [f"batch_{axis}" for axis in range(len(program.batch))]
     free = [f"long long {name}" for name in symbols(program)]
     parts = "float* __restrict__ parts"
@@ -116,13 +128,15 @@ def _context(program: MatmulProgram, setting: Setting, around: Epilogue) -> dict
         "element": STORAGE[program.a.dtype],
         "read": lambda raw: read(program.a.dtype, raw),
         "threads": 32 * int(setting["num_warps"]),
-        "few": few_vectors(program),
-        "along_k": large_along_k(program),
-        "large_is_a": large_is_a(program),
+        "few": int(setting["vectors"]),
+        "grouped": not isinstance(vectors, int),
+        "vector_count": written_out(vectors),
+        "along_k": large_along_k(program, matrix),
+        "large_is_a": matrix == "a",
         "m": written_out(program.m),
         "n": written_out(program.n),
         "k": written_out(program.k),
-        "size": written_out(program.m if large_is_a(program) else program.n),
+        "size": written_out(program.m if matrix == "a" else program.n),
         "large": base(around.pointer_of[large.value], large.strides[:-2], large.offset),
         "small": base(around.pointer_of[small.value], small.strides[:-2], small.offset),
         "large_outer_stride": written_out(large_outer),
@@ -142,11 +156,12 @@ def _context(program: MatmulProgram, setting: Setting, around: Epilogue) -> dict
 
 def _host(program: MatmulProgram, setting: Setting, around: Epilogue) -> Host:
     m, n, batch, name = written_out(program.m), written_out(program.n), around.batch_count, program.name
-    along_k, split_k, warps = large_along_k(program), int(setting["split_k"]), int(setting["num_warps"])
-    large, small = (program.a, program.b) if large_is_a(program) else (program.b, program.a)
-    size = m if large_is_a(program) else n
-    (_, _), (small_k, small_vector) = _strides(program)
-    inner: Size = program.k if along_k else (program.m if large_is_a(program) else program.n)
+    matrix, split_k, warps = str(setting["matrix"]), int(setting["split_k"]), int(setting["num_warps"])
+    along_k, vectors = large_along_k(program, matrix), vector_count(program, matrix)
+    large, small = (program.a, program.b) if matrix == "a" else (program.b, program.a)
+    size = m if matrix == "a" else n
+    (_, _), (small_k, small_vector) = _strides(program, matrix)
+    inner: Size = program.k if along_k else (program.m if matrix == "a" else program.n)
     steps = [*operand_steps(large, contiguous_axis(large) or -1), inner]
     accesses: list[tuple[str, str, list[Size]]] = [(around.pointer_of[large.value], large.dtype, steps)]
     if along_k and small_k == 1:
@@ -169,6 +184,8 @@ def _host(program: MatmulProgram, setting: Setting, around: Epilogue) -> Host:
         lines.append(f"parts = torch.empty({count}, dtype=torch.float32, device={around.operands[0]}.device)")
     arguments = ", ".join([*(f"{each}.data_ptr()" for each in (*around.operands, *stored)), *free])
     grid = f"-(-{size} // tile) * {split_k} * {batch}"
+    if not isinstance(vectors, int):
+        grid += f" * -(-{written_out(vectors)} // {setting['vectors']})"
     lines.append(f"{variable}(({grid},), ({32 * warps},), ({arguments},), stream=stream)")
     if split_k > 1:
         arguments = ", ".join([*(f"{each}.data_ptr()" for each in ("parts", *around.later)), *free])

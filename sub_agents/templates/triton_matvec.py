@@ -1,4 +1,4 @@
-"""Product of a matrix with one to four vectors in Triton: bound by reading the matrix once.
+"""Product of a matrix with a few vectors in Triton: bound by reading the matrix once.
 
 No tensor cores: fp32 products are exact to fp32, sums are kept in fp32 by many threads and joined at the end, so the
 error is below that of one running sum.
@@ -6,6 +6,7 @@ error is below that of one running sum.
 
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
+from ...state.sizes import Size, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import BYTES, Extent, extent, fold, operand_dtype, reads
@@ -15,15 +16,15 @@ MOST_VECTORS = 4
 
 
 class TritonMatvec:
-    """One dimension of the result is at most four; k split over programs, joined by a second kernel."""
+    """Groups of up to four vectors; k split over programs, joined by a second kernel."""
 
     name = "triton_matvec"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        """A product whose m or n is a fixed number up to four."""
-        return (
-            isinstance(program, MatmulProgram) and operand_dtype(program) is not None and few_vectors(fold(program)) > 0
-        )
+        """A product whose m or n is at most four; where that is a symbol, calls with more vectors go in groups."""
+        if not isinstance(program, MatmulProgram) or operand_dtype(program) is None:
+            return False
+        return few_vectors(fold(program), hints, MOST_VECTORS) > 0
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -32,9 +33,10 @@ class TritonMatvec:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         sizes = extent(folded, hints)
-        along_k = large_along_k(folded)
+        few, matrix = few_vectors(folded, hints, MOST_VECTORS), matrix_side(folded, hints)
+        along_k = large_along_k(folded, matrix)
         # Enough bytes in flight need about 4096 elements a program, in runs along the contiguous axis.
-        run = min(1024, 1 << max(5, (sizes.k if along_k else _outer(folded, sizes)) - 1).bit_length())
+        run = min(1024, 1 << max(5, (sizes.k if along_k else outer_size(sizes, matrix)) - 1).bit_length())
         other = max(1, 4096 // run)
         default_k, default_tile = (run, other) if along_k else (other, run)
         return (
@@ -46,8 +48,9 @@ class TritonMatvec:
                 name="split_k",
                 role="reduction",
                 choices=(1, 2, 4, 8, 16, 32, 64),
-                default=_default_split(folded, sizes, default_tile, default_k, device),
+                default=_default_split(outer_size(sizes, matrix), sizes, default_tile, default_k, device),
             ),
+            *vector_slots(few, matrix),
         )
 
     def legal(
@@ -63,7 +66,7 @@ class TritonMatvec:
         elements = int(setting["tile"]) * int(setting["tile_k"]) // (32 * int(setting["num_warps"]))
         splits = int(setting["split_k"])
         enough = splits == 1 or (splits - 1) * int(setting["tile_k"]) < extent(folded, hints).k
-        return elements >= 4 and elements * few_vectors(folded) <= 128 and enough
+        return elements >= 4 and elements * int(setting["vectors"]) <= 128 and enough
 
     def estimated_ms(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
@@ -71,8 +74,11 @@ class TritonMatvec:
         """By the bytes of the large operand."""
         assert isinstance(program, MatmulProgram)
         sizes = extent(fold(program), hints)
-        moved_bytes = sizes.batch * (sizes.m + sizes.n) * sizes.k * BYTES[program.a.dtype]
-        return 1e3 * moved_bytes / device.copy_bytes_per_s + (0.006 if int(setting["split_k"]) > 1 else 0.003)
+        groups = -(-min(sizes.m, sizes.n) // int(setting["vectors"]))
+        moved_bytes = sizes.batch * groups * (sizes.m + sizes.n) * sizes.k * BYTES[program.a.dtype]
+        # Sums of several vectors take the registers that loads under way would need.
+        reached = device.copy_bytes_per_s * (0.95 if int(setting["vectors"]) == 1 else 0.8)
+        return 1e3 * moved_bytes / reached + (0.006 if int(setting["split_k"]) > 1 else 0.003)
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """One kernel, or two where k is split."""
@@ -88,31 +94,48 @@ class TritonMatvec:
         )
 
 
-def few_vectors(program: MatmulProgram) -> int:
-    """The number of vectors, 0 where neither m nor n is a small fixed number."""
-    small = [size for size in (program.m, program.n) if isinstance(size, int) and 1 <= size <= MOST_VECTORS]
-    return min(small, default=0)
+def matrix_side(program: MatmulProgram, hints: dict[str, int]) -> str:
+    """Which operand is the matrix, "a" or "b"; the other holds the vectors."""
+    sizes = extent(program, hints)
+    return "a" if sizes.n <= sizes.m else "b"
 
 
-def large_is_a(program: MatmulProgram) -> bool:
-    return program.n == few_vectors(program)
+def vector_count(program: MatmulProgram, matrix: str) -> Size:
+    return program.n if matrix == "a" else program.m
 
 
-def _outer(program: MatmulProgram, sizes: Extent) -> int:
-    return sizes.m if large_is_a(program) else sizes.n
+def few_vectors(program: MatmulProgram, hints: dict[str, int], most: int) -> int:
+    """How many vectors a program multiplies at once: all, a power of two where a symbol counts them, 0 if too many."""
+    count = vector_count(program, matrix_side(program, hints))
+    at_hints = value(count, hints)
+    if not 1 <= at_hints <= most:
+        return 0
+    return at_hints if isinstance(count, int) else 1 << (at_hints - 1).bit_length()
 
 
-def large_along_k(program: MatmulProgram) -> bool:
+def vector_slots(few: int, matrix: str) -> tuple[Slot, Slot]:
+    """What rendering has to know of the sizes; nothing to choose."""
+    return (
+        Slot(name="vectors", role="memory", choices=(few,), default=few, about="vectors at once"),
+        Slot(name="matrix", role="memory", choices=(matrix,), default=matrix, about="the operand read once"),
+    )
+
+
+def outer_size(sizes: Extent, matrix: str) -> int:
+    return sizes.m if matrix == "a" else sizes.n
+
+
+def large_along_k(program: MatmulProgram, matrix: str) -> bool:
     """Whether the large operand is contiguous along k."""
-    return program.a.strides[-1] == 1 if large_is_a(program) else program.b.strides[-2] == 1
+    return program.a.strides[-1] == 1 if matrix == "a" else program.b.strides[-2] == 1
 
 
 def _around(size: int) -> tuple[int, ...]:
     return tuple(each for each in (size // 4, size // 2, size, size * 2, size * 4) if each >= 1)
 
 
-def _default_split(program: MatmulProgram, sizes: Extent, tile: int, tile_k: int, device: DeviceSheet) -> int:
-    count = sizes.batch * -(-_outer(program, sizes) // tile)
+def _default_split(outer: int, sizes: Extent, tile: int, tile_k: int, device: DeviceSheet) -> int:
+    count = sizes.batch * -(-outer // tile)
     split = 1
     while split < 64 and count * split < 8 * device.sm_count and sizes.k >= split * 2 * 2 * tile_k:
         split *= 2
@@ -120,7 +143,9 @@ def _default_split(program: MatmulProgram, sizes: Extent, tile: int, tile_k: int
 
 
 def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[str, object]:
-    a_is_large, few = large_is_a(program), few_vectors(program)
+    a_is_large, few = setting["matrix"] == "a", int(setting["vectors"])
+    vectors = vector_count(program, str(setting["matrix"]))
+    grouped = not isinstance(vectors, int)
     large, small = (program.a, program.b) if a_is_large else (program.b, program.a)
     # Strides of the large operand as (outer, k), of the small one as (k, vector).
     large_outer, large_k = large.strides[-2:] if a_is_large else large.strides[:-3:-1]
@@ -134,7 +159,9 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         plus(
             small_name,
             terms(
-                (*small.strides[:-2], small_k, small_vector), [*batch, "depth[None, :]", str(vector)], small.offset
+                (*small.strides[:-2], small_k, small_vector),
+                [*batch, "depth[None, :]", f"vector_{vector}" if grouped else str(vector)],
+                small.offset,
             ).removesuffix(" + 0"),
         )
         for vector in range(few)
@@ -152,6 +179,10 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         "k": written_out(program.k),
         "size": written_out(program.m if a_is_large else program.n),
         "large_is_a": a_is_large,
+        "few": few,
+        "groups": f" * triton.cdiv({vectors}, {few})" if grouped else "",
+        "grouped": grouped,
+        "vector_count": written_out(vectors),
         "padded": 1 << (few - 1).bit_length(),
         "large_pointers": plus(large_name, large_terms),
         "large_k_stride": written_out(large_k),

@@ -184,6 +184,8 @@ SHAPES: dict[str, Layout] = {
     "three_columns_tn": Layout(m=90, n=3, k=517, a="km", b="nk", epilogue="full"),
     "batched_row": Layout(batch=(5,), m=1, n=40, k=96),
     "symbolic_vector": Layout(m="s0", n=1, k="32*s1", b="nk", epilogue="full"),
+    "symbolic_few_rows": Layout(m="s1", n="s0", k="32*s1", b="nk", dtype="bfloat16"),
+    "symbolic_few_columns": Layout(m="s0", n="s1", k=130, dtype="bfloat16", epilogue="full"),
     "symbolic": Layout(m="s0", n=48, k="32*s1", b="nk", epilogue="full"),
     "symbolic_rows_bf16": Layout(m=40, n="8*s0", k="s1", b="nk", dtype="bfloat16"),
     "many_small": Layout(batch=(128,), m="16*s1", n="s0", k=20, epilogue="full"),
