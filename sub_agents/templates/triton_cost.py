@@ -15,7 +15,8 @@ from ...state.sizes import product, value
 from .triton_expression import HALVES
 from .triton_instructions import ISSUE_RATE, LAUNCH_MS, reached, statement_cost
 from .triton_loop import TileCode, accesses, definitions
-from .triton_reduction import Deviations, OnlineExp, Pass, passes, row_printer, split_stores
+from .triton_passes import Pass, passes, row_printer, split_stores
+from .triton_reduction import Deviations, OnlineExp
 from .triton_row import RowShape, row_shape, tile_code
 
 SOLO_GAIN = 1.5

@@ -10,8 +10,8 @@ from ...state.sizes import product, value
 from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_expression import Printer
+from .triton_passes import Pass, RowSchedule, passes, row_printer, split_stores
 from .triton_pointwise_tile import element_bytes, is_rounded
-from .triton_reduction import Pass, RowSchedule, passes, row_printer, split_stores
 from .triton_render import Values, cast_if_wide, host_context, specialise_slots, wide_on_host
 
 

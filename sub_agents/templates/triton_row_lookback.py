@@ -14,7 +14,7 @@ from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_cost import estimated_ms, has_tile_stores, looped_trips
-from .triton_reduction import Pass, RowSchedule, passes, row_printer, split_stores
+from .triton_passes import Pass, RowSchedule, passes, row_printer, split_stores
 from .triton_render import allocation, render, specialise_slots
 from .triton_row import (
     fits_rows,

@@ -13,7 +13,7 @@ from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_cost import estimated_ms, looped_trips
-from .triton_reduction import RowSchedule, passes, split_stores
+from .triton_passes import RowSchedule, passes, split_stores
 from .triton_render import render
 from .triton_row import (
     access,

@@ -7,7 +7,7 @@ from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_cost import Trips, estimated_ms, strided_waste, vector_width, work
-from .triton_reduction import RowSchedule, passes, plain, reductions, split_stores
+from .triton_passes import RowSchedule, passes, plain, reductions, split_stores
 from .triton_render import render
 from .triton_row import (
     access,

@@ -14,7 +14,7 @@ from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_cost import estimated_ms, looped_trips, work
 from .triton_expression import TYPES
-from .triton_reduction import Pass, RowSchedule, passes, split_stores
+from .triton_passes import Pass, RowSchedule, passes, split_stores
 from .triton_render import allocation, render
 from .triton_row import (
     access,
