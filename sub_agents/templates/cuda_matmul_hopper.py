@@ -13,12 +13,14 @@ from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, rendered
-from .cuda_types import STORAGE
-from .matmul_program import extent, fold, operand_dtype, product_ms, symbols, worthwhile
+from .cuda_types import BYTES, STORAGE
+from .matmul_program import epilogue_share, extent, fold, operand_dtype, product_ms, symbols, worthwhile
 from .triton_matmul import best_tile, describable
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
 TILE_K = 64
+MOST_FIXED_SHARED_BYTES = 47 * 1024
+"""48 KiB less what the kernels hold besides a tile."""
 
 
 class CudaMatmulHopper:
@@ -37,7 +39,10 @@ class CudaMatmulHopper:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         fp32 = operand_dtype(folded) == "float32"
-        tile_m, tile_n, split_k = best_tile(folded, extent(folded, hints), device, wide=not fp32, tile_k=TILE_K)
+        sizes = extent(folded, hints)
+        # As in `triton_matmul`: two blocks on a multiprocessor hide a long epilogue behind each other's products.
+        wide = not fp32 and epilogue_share(folded, sizes) < 0.2
+        tile_m, tile_n, split_k = best_tile(folded, sizes, device, wide=wide, tile_k=TILE_K)
         # Along n, B lies in panels of 64.
         tile_m, tile_n = max(64, tile_m), max(32 if _k_inner(folded, "b") else 64, tile_n)
         return (
@@ -51,7 +56,7 @@ class CudaMatmulHopper:
                 default=fp32,
                 about="a warpgroup for copies",
             ),
-            Slot(name="num_stages", role="compute", choices=(3, 4, 5, 6), default=3 if fp32 else 4),
+            Slot(name="num_stages", role="compute", choices=(3, 4, 5, 6), default=4 if wide else 3),
             Slot(name="group_m", role="memory", choices=(1, 4, 8, 16), default=8, about="rows of tiles that share L2"),
             Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16, 32), default=split_k),
         )
@@ -79,6 +84,10 @@ class CudaMatmulHopper:
         if splits > 1 and splits * TILE_K > sizes.k:
             return False
         if not worthwhile(sizes, setting, device):
+            return False
+        # A splitting kernel holds one tile, padded by an element a row, in shared memory of fixed size.
+        row_bytes = (TILE_K + 1) * BYTES[folded.a.dtype]
+        if _packed(folded) and max(tile_m, tile_n) * row_bytes > MOST_FIXED_SHARED_BYTES:
             return False
         # Every copying thread has whole 16-byte words of every tile.
         copiers = 128 if setting["producer"] else threads
@@ -129,6 +138,14 @@ def shared_bytes(program: MatmulProgram, setting: Setting) -> int:
     return max(stages, tile_m * (tile_n + 4) * 4) + 1024
 
 
+def _residents(program: MatmulProgram, setting: Setting) -> int:
+    """Blocks that a multiprocessor is to hold: two where shared memory and registers let it."""
+    threads = _threads(setting)
+    sums = int(setting["tile_m"]) * int(setting["tile_n"]) // (32 * int(setting["num_warps"])) * _planes(program)
+    fits_registers = sums + 40 <= 65536 // (2 * threads)
+    return 2 if fits_registers and 2 * shared_bytes(program, setting) <= 227 * 1024 else 1
+
+
 def _k_inner(program: MatmulProgram, side: str) -> bool:
     operand = program.a if side == "a" else program.b
     return _packed(program) or contiguous_axis(operand) == (-1 if side == "a" else -2)
@@ -156,6 +173,7 @@ def _context(program: MatmulProgram, setting: Setting, around: Epilogue) -> dict
         "element": _element(program),
         "kind": {"float16": "f16", "bfloat16": "bf16"}[_element(program)],
         "groups": int(setting["num_warps"]) // 4,
+        "residents": _residents(program, setting),
         "planes": planes,
         "m": written_out(program.m),
         "n": written_out(program.n),

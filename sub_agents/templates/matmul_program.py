@@ -175,7 +175,7 @@ def worthwhile(sizes: Extent, setting: Setting, device: DeviceSheet) -> bool:
     if int(setting.get("epilogue_parts", 1)) > 1 and elements < 128 * 128:
         return False
     tile_k = int(setting.get("tile_k", 64))
-    return tile_k * int(setting["num_stages"]) >= min(128, sizes.k) and tile_k < 2 * sizes.k
+    return tile_k * int(setting["num_stages"]) >= min(64, sizes.k) and tile_k < 2 * sizes.k
 
 
 def product_ms(

@@ -217,6 +217,7 @@ LARGE: dict[str, Layout] = {
     "bf16_linear": Layout(m=8192, n=4096, k=4096, dtype="bfloat16", b="nk", epilogue="full"),
     "bf16_tn": Layout(m=4096, n=4096, k=4096, dtype="bfloat16", a="km"),
     "fp16_batched": Layout(batch=(64,), m=512, n=512, k=256, dtype="float16"),
+    "many_48": Layout(batch=(20000,), m=48, n=48, k=48, epilogue="plain"),
     "bf16_deep": Layout(m=256, n=256, k=65536, dtype="bfloat16", b="nk"),
     "bf16_odd": Layout(m=1021, n=2039, k=1537, dtype="bfloat16", b="nk"),
     "fp32_vector": Layout(m=16384, n=1, k=16384),

@@ -207,13 +207,13 @@ def is_legal(template: Template, given: Case, setting: Setting) -> bool:
 
 
 def compile_cover(names: list[str]) -> dict[str, Any]:
-    """Shared bytes of every kernel of a pairwise cover of legal settings, for three large cases."""
+    """Shared bytes of every kernel of a pairwise cover of legal settings, for four large cases."""
     from warpsmith.sub_agents.templates.pairwise import pairwise
 
     found: dict[str, Any] = {}
     for name in names:
         template = template_named(name)
-        for label in ("fp32_linear", "bf16_nn", "bf16_vector"):
+        for label in ("fp32_linear", "bf16_nn", "bf16_vector", "many_48"):
             given = large_cases()[label]
             if not template.fits(given.program, given.hints):
                 continue
