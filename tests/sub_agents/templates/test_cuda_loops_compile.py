@@ -30,6 +30,22 @@ REAL: dict[str, ForwardPlan] = {
     ),
     "softmax_4096": softmax(8192, 4096),
     "softmax_symbolic": softmax("s0", "s1", {"s0": (0, 0, 8192), "s1": (0, 1, 4096)}),
+    "softmax_of_odd_rows": plan_of(
+        ("s0", "s1"),
+        ROWS,
+        softmax_body("bfloat16"),
+        {"y": ("result", "bfloat16")},
+        dtypes={"x": "bfloat16"},
+        symbols={"s0": (0, 0, 200000), "s1": (0, 1, 577)},
+    ),
+    "odd_planes": plan_of(
+        ("s0", 96, "s1"),
+        (False, False, False),
+        [("t", "mul", "float32", 0, "in_x", "in_c"), ("u", "div", "float32", 0, "t", 6.0)],
+        {"y": ("u", "float32")},
+        loads={"x": ("96*s1", "s1", 1), "c": (0, 1, 0)},
+        symbols={"s0": (0, 0, 64), "s1": (0, 2, 12769)},
+    ),
     "softmax_393216": softmax(4096, 393216),
     "softmax_bf16_32768": plan_of(
         (4096, 32768), ROWS, softmax_body("bfloat16"), {"y": ("result", "bfloat16")}, dtypes={"x": "bfloat16"}
