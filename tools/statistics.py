@@ -9,6 +9,8 @@ from ..state.timing import Sample
 
 SPREAD_LIMIT = 0.05
 """Largest spread (trimmed standard deviation over median) of a timing that counts as stable."""
+RESOLUTION_MS = 3e-4
+"""Events tick in steps of 32 ns and scatter by a few of them: below 6 us that alone is more than 5%."""
 NOISE = 0.01
 """A paired gain or loss within this share of 1 is a tie even if its interval excludes 1."""
 _TRIM = 0.05
@@ -43,6 +45,12 @@ def spread(values: Sequence[float]) -> float:
     cut = int(len(ordered) * _TRIM)
     kept = ordered[cut : len(ordered) - cut] if cut else ordered
     return pstdev(kept) / median(kept) if len(kept) > 1 else 0.0
+
+
+def stable(values: Sequence[float]) -> bool:
+    """Whether times in ms are steady: a spread within 5%, or within what events can resolve for very short calls."""
+    found = spread(values)
+    return found <= SPREAD_LIMIT or found * median(values) <= RESOLUTION_MS
 
 
 def sample(values: Sequence[float]) -> Sample:

@@ -61,3 +61,11 @@ def test_a_gain_in_half_of_the_pairs_is_a_tie():
 def test_sides_of_different_length_are_refused():
     with pytest.raises(ValueError, match="zip"):
         statistics.paired_verdict([1.0, 2.0], [1.0])
+
+
+def test_very_short_calls_are_as_stable_as_events_can_tell() -> None:
+    """A quarter of a microsecond is a tenth of a 2.5 us call and nothing of a millisecond."""
+    tick = 0.00025
+    assert statistics.stable([0.0025 + tick * (i % 3 - 1) for i in range(50)])
+    assert not statistics.stable([0.0025 + 4 * tick * (i % 3 - 1) for i in range(50)])
+    assert not statistics.stable([1.0 + 0.1 * (i % 3 - 1) for i in range(50)])

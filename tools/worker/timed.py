@@ -27,10 +27,12 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
     expected = judge.expectation(workload, "problem", 0, "timed")
     name = trial.baseline or judge.best_baseline.get(workload.name, "eager")
     gpu = judge.device.type == "cuda"
+    deadline_s = trial.call_s(workload)
+    give_up_ms = trial.give_up_ms if workload == judge.problem.primary else None
     plan = (
-        pairs.Plan(deadline_s=trial.call_s, give_up_ms=trial.give_up_ms)
+        pairs.Plan(deadline_s=deadline_s, give_up_ms=give_up_ms)
         if gpu
-        else pairs.Plan(pairs=4, warm_ups=2, deadline_s=trial.call_s)
+        else pairs.Plan(pairs=4, warm_ups=2, deadline_s=deadline_s)
     )
     duel = pairs.Duel(
         session=trial.session,
@@ -44,7 +46,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
     before = conditions.read(judge.device)
     for attempt in range(_MEASUREMENTS if gpu else 1):
         found = pairs.run_pairs(duel, plan, attempt)
-        if statistics.spread(found.candidate_ms) <= statistics.SPREAD_LIMIT:
+        if statistics.stable(found.candidate_ms):
             break
     _hold_wall_clock(judge, trial, workload, found)
     candidate_ms, baseline_ms = (_without(judge.event_ms, side) for side in (found.candidate_ms, found.baseline_ms))
@@ -52,7 +54,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
     if median(found.host_ms) > median(candidate_ms):
         notes.append(f"launch-bound: the host needs {median(found.host_ms) * 1e3:.0f} us a call")
     spread = statistics.spread(candidate_ms)
-    stable = not gpu or spread <= statistics.SPREAD_LIMIT
+    stable = not gpu or statistics.stable(candidate_ms)
     if not stable:
         notes.insert(
             0, f"spread {spread:.1%} after {_MEASUREMENTS} measurements; {conditions.cause(before, judge.device)}"

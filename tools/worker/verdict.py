@@ -84,7 +84,7 @@ def _examine(judge: "Judge", trial: Trial, tier: str, checks: list[Check], stage
                     raise CandidateFailed(Status.INCORRECT_NUMERICAL, text)
     judge.before_timing()
     with stages("time"):
-        timings = tuple(time_workload(judge, trial, workload) for workload in _timed(judge, tier))
+        timings = tuple(time_workload(judge, trial, workload) for workload in _timed(judge))
     facts: dict[str, Any] = {"timings": timings, "error_class": trial.error_class, "labels": trial.labels(timings)}
     if tier in ("full", "record") and judge.device.type == "cuda":
         with stages("trace"):
@@ -120,7 +120,6 @@ def _battery(judge: "Judge", tier: str) -> Sequence[tuple[Workload, tuple[str, .
     return [*smaller, *((w, _HIDDEN_KINDS) for w in hidden), (problem.primary, kinds)]
 
 
-def _timed(judge: "Judge", tier: str) -> list[Workload]:
-    if judge.device.type == "cpu":
-        return [judge.problem.smallest]
-    return [judge.problem.primary] if tier == "quick" else list(judge.problem.timed_workloads)
+def _timed(judge: "Judge") -> list[Workload]:
+    """What a speedup is taken over, at every tier: a kernel that wins on one size only is no win."""
+    return [judge.problem.smallest] if judge.device.type == "cpu" else list(judge.problem.timed_workloads)
