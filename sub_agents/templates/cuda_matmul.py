@@ -23,7 +23,8 @@ from .cuda_matmul_source import (
 )
 from .cuda_types import BYTES, STORAGE
 from .matmul_program import extent, fold, operand_dtype, product_ms, symbols, worthwhile
-from .triton_matmul import best_tile, vectors_possible
+from .triton_matmul import best_tile
+from .triton_matmul_operands import vectors_possible
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
 

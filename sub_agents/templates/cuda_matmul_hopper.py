@@ -15,7 +15,8 @@ from ..slots import Setting, Slot
 from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, rendered
 from .cuda_types import BYTES, STORAGE
 from .matmul_program import epilogue_share, extent, fold, operand_dtype, product_ms, symbols, worthwhile
-from .triton_matmul import best_tile, describable
+from .triton_matmul import best_tile
+from .triton_matmul_operands import describable
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
 TILE_K = 64

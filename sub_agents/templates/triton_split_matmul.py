@@ -17,7 +17,8 @@ from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import extent, fold, large, operand_dtype, product_ms, reads, worthwhile
-from .triton_matmul import INTERPRETED_DOT, best_tile, descriptors_possible, epilogue_bytes, epilogue_slot, residents
+from .triton_matmul import INTERPRETED_DOT, best_tile, epilogue_bytes, epilogue_slot, residents
+from .triton_matmul_operands import descriptors_possible
 from .triton_matmul_source import Pieces, Values, batch_indices, batch_lines, pieces, plus, rendered, terms, written_out
 
 PLANES = {"fp16x3": ("high", "low"), "bf16x6": ("high", "middle", "low"), "packed": ("high",)}
