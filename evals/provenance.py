@@ -22,8 +22,12 @@ def commit(given: str = "") -> str:
 
 
 def command(module: str, arguments: list[str] | None = None) -> str:
-    """The command line that runs `module` with these arguments (the process's own by default)."""
-    return shlex.join(["python", "-m", module, *(sys.argv[1:] if arguments is None else arguments)])
+    """The command line that runs `module` with these arguments (the process's own by default).
+
+    Of absolute paths only the last part is kept: where a machine keeps its files helps nobody else.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    return shlex.join(["python", "-m", module, *(Path(a).name if Path(a).is_absolute() else a for a in given)])
 
 
 def _git(*arguments: str) -> str:
