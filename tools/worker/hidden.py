@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _AWKWARD = (1, 2, 7, 17, 31, 33, 63, 65, 127, 129, 251, 257, 509, 1021, 1023, 1025, 2047, 4099)
 """Primes, and both sides of usual tile edges."""
+PREFIX = "hidden-"
 _COUNT = 3
 _MOST_BYTES = 1 << 28
 
@@ -37,7 +38,7 @@ def workloads(problem: Problem, module: "ProblemModule", rng_seed: int) -> list[
         _, tensors = structure.flatten(values)
         size = sum(buffers.storage_bytes(buffers.spec_of(tensor)) for tensor in tensors)
         if size <= _MOST_BYTES:
-            found.append(Workload(name=f"hidden-{number}", arguments=arguments, input_bytes=size))
+            found.append(Workload(name=f"{PREFIX}{number}", arguments=arguments, input_bytes=size))
         if len(found) == _COUNT:
             break
     return found

@@ -8,7 +8,7 @@ import torch
 from ...state.evaluation import Check, Status
 from ...state.problem import Workload
 from ...state.timing import Timing
-from . import compare, structure, weights
+from . import compare, hidden, structure, weights
 from .bench import Bench
 from .buffers import Layout, allocate, spec_of
 from .expectation import Expectation, Finding, check_layout, check_leaf, pool, same_values
@@ -177,14 +177,16 @@ class Trial:
 def as_check(workload: str, draw: str, passed: bool, finding: Finding) -> Check:
     """A finding as a record, errors relative to the oracle's rms."""
     scale = finding.value or 1.0
+    secret = workload.startswith(hidden.PREFIX)
     return Check(
-        workload=workload,
+        workload="hidden" if secret else workload,
+        hidden=secret,
         draw=draw,
         passed=passed,
         error_rms=finding.error / scale,
         bound_rms=finding.bound / scale,
         reference_rms=finding.reference / scale,
-        worst="" if passed else finding.worst,
+        worst="" if passed or secret else finding.worst,
     )
 
 

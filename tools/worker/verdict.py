@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...state.evaluation import Check, CompileReport, Evaluation, Status
 from ...state.problem import Workload
 from ...state.timing import Timing
-from . import draws, tracing
+from . import draws, hidden, tracing
 from .session import CandidateFailed, Session
 from .timed import time_workload
 from .trial import Trial
@@ -78,10 +78,9 @@ def _examine(judge: "Judge", trial: Trial, tier: str, checks: list[Check], stage
     with stages("check"):
         for workload, kinds in _battery(judge, tier):
             for kind in kinds:
-                checks.append(trial.check(workload, kind))
+                checks.append(_checked(trial, workload, kind))
                 if not checks[-1].passed:
-                    text = f"wrong on a {kind} draw of {workload.name}: {checks[-1].worst}"
-                    raise CandidateFailed(Status.INCORRECT_NUMERICAL, text)
+                    raise CandidateFailed(Status.INCORRECT_NUMERICAL, _wrong(checks[-1]))
     judge.before_timing()
     with stages("time"):
         timings = tuple(time_workload(judge, trial, workload) for workload in _timed(judge))
@@ -90,6 +89,23 @@ def _examine(judge: "Judge", trial: Trial, tier: str, checks: list[Check], stage
         with stages("trace"):
             facts |= tracing.trace(trial, judge.problem.primary)
     return facts
+
+
+def _checked(trial: Trial, workload: Workload, kind: str) -> Check:
+    """One check. A failure on a hidden workload is told by its class: a message would give the shape away."""
+    try:
+        return trial.check(workload, kind)
+    except CandidateFailed as failure:
+        if not workload.name.startswith(hidden.PREFIX):
+            raise
+        raise CandidateFailed(failure.status, f"{failure.status} on a hidden workload") from failure
+
+
+def _wrong(check: Check) -> str:
+    """What failed; of a hidden workload its class only."""
+    if check.hidden:
+        return f"wrong on a {check.draw} draw of a hidden workload"
+    return f"wrong on a {check.draw} draw of {check.workload}: {check.worst}"
 
 
 def _settle(judge: "Judge", facts: dict[str, Any]) -> tuple[Status, str]:
@@ -115,9 +131,9 @@ def _battery(judge: "Judge", tier: str) -> Sequence[tuple[Workload, tuple[str, .
     if judge.device.type == "cpu":
         return [(problem.smallest, kinds)]
     others = sorted((w for w in problem.workloads[1:]), key=lambda w: w.input_bytes)
-    hidden = [] if quick else judge.hidden_workloads()
+    unseen = [] if quick else judge.hidden_workloads()
     smaller = [(w, ("normal",) if quick else kinds) for w in others]
-    return [*smaller, *((w, _HIDDEN_KINDS) for w in hidden), (problem.primary, kinds)]
+    return [*smaller, *((w, _HIDDEN_KINDS) for w in unseen), (problem.primary, kinds)]
 
 
 def _timed(judge: "Judge") -> list[Workload]:

@@ -1,0 +1,48 @@
+"""What a verdict tells of a hidden workload: that it failed and how, never where."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from warpsmith.state.evaluation import Status
+from warpsmith.state.problem import Workload
+from warpsmith.tools.worker import hidden, verdict
+from warpsmith.tools.worker.expectation import Finding
+from warpsmith.tools.worker.session import CandidateFailed
+from warpsmith.tools.worker.trial import as_check
+
+WRONG = Finding(sound=False, error=1.0, bound=1e-6, value=2.0, worst="at [3, 16] of [4, 17]: 0 instead of 1")
+SECRET = Workload(name=f"{hidden.PREFIX}5", arguments={"rows": 17})
+SHOWN = Workload(name="odd", arguments={"rows": 17})
+
+
+class FailingTrial(SimpleNamespace):
+    """A trial whose every check ends in the same failure."""
+
+    def check(self, workload: Workload, kind: str) -> Any:
+        raise CandidateFailed(Status.INCORRECT_SHAPE, "output 0 has shape [17, 4], not [4, 17]")
+
+
+def test_a_check_of_a_hidden_workload_has_no_name_and_no_place() -> None:
+    check = as_check(SECRET.name, "normal", passed=False, finding=WRONG)
+    assert (check.workload, check.hidden, check.worst) == ("hidden", True, "")
+    assert check.error_rms == 0.5
+
+
+def test_a_check_of_a_declared_workload_says_where() -> None:
+    check = as_check(SHOWN.name, "normal", passed=False, finding=WRONG)
+    assert (check.workload, check.hidden) == ("odd", False)
+    assert "[3, 16]" in check.worst
+
+
+def test_a_failure_on_a_hidden_workload_gives_no_shape_away() -> None:
+    with pytest.raises(CandidateFailed) as caught:
+        verdict._checked(FailingTrial(), SECRET, "normal")
+    assert caught.value.status is Status.INCORRECT_SHAPE
+    assert "17" not in caught.value.message
+
+
+def test_a_failure_on_a_declared_workload_keeps_its_message() -> None:
+    with pytest.raises(CandidateFailed, match=r"\[17, 4\]"):
+        verdict._checked(FailingTrial(), SHOWN, "normal")
