@@ -115,8 +115,9 @@ def test_quotas_add_up_to_the_budget(budget, languages):
     assert "explore" in quotas
 
 
-def test_the_default_budget_is_split_fourteen_eight_eight():
-    assert PhasedSearch().quotas(Context()) == {"explore": 14, "rewrite": 8, "tune": 8}
+def test_the_default_budget_goes_mostly_to_exploring():
+    assert PhasedSearch().quotas(Context()) == {"explore": 10, "rewrite": 4, "tune": 4}
+    assert PhasedSearch().quotas(Context(budget=30)) == {"explore": 14, "rewrite": 8, "tune": 8}
 
 
 def test_what_a_phase_leaves_goes_to_the_next():

@@ -28,7 +28,7 @@ def watch(problem_file, tmp_path, given: Collaborators, **settings):
 
 def test_the_line_tells_phase_tried_failed_best_and_budget_left(problem_file, tmp_path, given):
     lines, printed = watch(problem_file, tmp_path, given(fates={32: "compile"}))
-    assert any("explore  tried 4/30  1 failed" in line and "s left" in line for line in lines)
+    assert any("explore  tried 4/18  1 failed" in line and "s left" in line for line in lines)
     assert any("tune" in line and "best 2.55x (cuda, 0.3927 ms)" in line for line in lines)
     assert "final check" in lines[-1]
     assert "scripted_problem: cuda kernel, 2.55x over the best baseline" in printed

@@ -2,8 +2,10 @@
 
 import importlib
 import os
+import pkgutil
 import platform
 import socket
+from pathlib import Path
 from typing import Any
 
 
@@ -21,8 +23,10 @@ def preload() -> None:
     _optional("triton.language.extra.libdevice")
     _optional("torch.export")
     _optional("torch._dynamo")
-    for module in ("baselines", "child", "device_probe", "judge", "lowering", "problem_worker", "verdict"):
-        importlib.import_module(f"{__package__}.{module}")
+    # All of them: a boxed worker may not see the folder that they lie in.
+    for found in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if found.name != "server":
+            importlib.import_module(f"{__package__}.{found.name}")
     if hasattr(triton_cache, "triton_key"):
         triton_cache.triton_key()  # hashes the compiler's files: a quarter second, paid once here
     elif hasattr(triton.runtime, "jit") and hasattr(triton.runtime.jit, "triton_key"):
