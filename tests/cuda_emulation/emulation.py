@@ -104,7 +104,8 @@ class Kernel:
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0, stream: Any = None) -> None:
         if stream is None:
             raise EmulationError(f"{self._name}: launched without a stream")
-        if shared_mem and shared_mem > self.max_dynamic_shared_size_bytes - (
+        static_bytes = 0 if self._asked else self._module.static_bytes()
+        if shared_mem and shared_mem > self.max_dynamic_shared_size_bytes - static_bytes:
             0 if self._asked else self._module.static_bytes()
         ):
             raise EmulationError(f"{self._name}: {shared_mem} bytes of shared memory were not asked for")
