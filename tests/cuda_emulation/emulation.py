@@ -106,8 +106,6 @@ class Kernel:
             raise EmulationError(f"{self._name}: launched without a stream")
         static_bytes = 0 if self._asked else self._module.static_bytes()
         if shared_mem and shared_mem > self.max_dynamic_shared_size_bytes - static_bytes:
-            0 if self._asked else self._module.static_bytes()
-        ):
             raise EmulationError(f"{self._name}: {shared_mem} bytes of shared memory were not asked for")
         found = re.search(r"__cluster_dims__\((\d+)", self._module.code)
         self._module.launch(self._name, (grid, block), args, shared_mem, int(found[1]) if found else 1)
