@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -124,7 +125,7 @@ class CompilePool:
                 channel,
                 {"path": str(folder / "candidate.py"), "workloads": layouts, "init": problem.init_arguments},
             )
-            body = wire.receive(channel, _COMPILE_S, max_bytes=4 << 20).body
+            body = printable(wire.receive(channel, _COMPILE_S, max_bytes=4 << 20).body)
         except wire.WireTimeout:
             body = {"ok": False, "error": f"compiling did not end within {_COMPILE_S:.0f} s"}
         except wire.WireError:
@@ -153,6 +154,15 @@ class CompilePool:
         scratch_folder.copy_files(folder, master)
         scratch_folder.remove(folder)
         return Compiled(report=report, launches=launches, key=key)
+
+
+def printable(value: Any) -> Any:
+    """JSON values with half characters replaced: they can be received and cannot be written."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {printable(key): printable(item) for key, item in value.items()}
+    return [printable(item) for item in value] if isinstance(value, list) else value
 
 
 def _syntax_error(candidate: Candidate) -> str:

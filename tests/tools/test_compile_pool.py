@@ -14,7 +14,7 @@ import pytest
 from warpsmith.state.candidate import Candidate, make_candidate
 from warpsmith.state.problem import Problem, Workload
 from warpsmith.tools import compile_pool
-from warpsmith.tools.compile_pool import Compiled, CompilePool, decisive_line, trimmed
+from warpsmith.tools.compile_pool import Compiled, CompilePool, decisive_line, printable, trimmed
 from warpsmith.tools.device_sheets import target_sheet
 
 HEAD = "import torch\nfrom torch import nn\n"
@@ -265,3 +265,8 @@ def test_long_output_keeps_both_ends():
     assert len(shown) < 5000
     assert "characters left out" in shown
     assert trimmed("short") == "short"
+
+
+def test_half_characters_in_a_workers_answer_can_be_written() -> None:
+    answer = printable({"error": "\ud800 said", "kernels": [{"name": "\udfff"}], "ok": False, "n": 3})
+    assert answer == {"error": "? said", "kernels": [{"name": "?"}], "ok": False, "n": 3}
