@@ -27,7 +27,7 @@ class Flush:
 
 
 class Bench:
-    """Shared input and output buffers of one workload. `sets` > 1 keeps several input sets for bursts."""
+    """Shared input and output buffers of one workload; `sets` of each, one after the other."""
 
     def __init__(self, inputs: list[Any], outputs: list[torch.Tensor], device: torch.device, sets: int = 1) -> None:
         self.device = device
