@@ -1,0 +1,1 @@
+"""Reading code out of what a model said."""
