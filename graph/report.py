@@ -133,6 +133,7 @@ def _entry(row: Row, run: RunDirectory) -> TrajectoryEntry:
         **row.model_dump(),
         slots=candidate.slots,
         note=candidate.note,
+        prompt=candidate.prompt,
         message=evaluation.message if evaluation else "",
     )
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from ..state.brief import Brief
+from ..state.brief import Brief, Scored
 from ..state.candidate import Language
 from ..state.channels import Context, ProposeTask
 from ..state.device import DeviceSheet
@@ -106,7 +106,15 @@ class Services:
             tried=frozenset(task.tried),
             temperature=request.temperature,
             rng_seed=request.rng_seed,
+            graph=self.run.read_record("lowered", LoweredGraph),
+            baselines=self.run.read_record("baselines", Baselines),
+            failures=self._failures(task),
         )
+
+    def _failures(self, task: ProposeTask) -> tuple[Scored, ...]:
+        """What failed in the last round, with sources: a repairer starts from these."""
+        heard = (self.run.evaluation(each.candidate) for each in task.feedback if each.trend == "failed")
+        return tuple(self.run.scored(evaluation.candidate) for evaluation in heard if evaluation is not None)
 
     def close(self) -> None:
         if self.owns_harness:

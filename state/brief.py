@@ -9,8 +9,10 @@ from .candidate import Candidate, Language
 from .device import DeviceSheet
 from .evaluation import Evaluation
 from .feedback import Feedback
+from .lowered import LoweredGraph
 from .plan import Plan
 from .problem import Problem
+from .timing import Baselines
 
 Directive = Literal["explore", "diversify", "rewrite", "tune", "repair"]
 
@@ -39,3 +41,9 @@ class Brief(Record):
     """Ids of candidates already evaluated."""
     temperature: float = Field(default=1.0, ge=0)
     rng_seed: int = 0
+    graph: LoweredGraph | None = None
+    """The reference as operators, for writers that put it into words."""
+    baselines: Baselines | None = None
+    """Times to beat; None or without times in a dry run."""
+    failures: tuple[Scored, ...] = ()
+    """Candidates of the last round that failed, with what the harness said."""

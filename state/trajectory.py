@@ -50,6 +50,8 @@ class TrajectoryEntry(Row):
     note: str = ""
     message: str = ""
     bottleneck: str = ""
+    prompt: str = ""
+    """Hash of the prompts that a model was asked with."""
 
 
 class TargetGap(Record):
