@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from .base import Record
+from .sass import SassFacts
 from .timing import Timing
 
 Tier = Literal["dry", "quick", "full", "record"]
@@ -40,7 +41,15 @@ class KernelResources(Record):
     registers: int | None = None
     spill_bytes: int | None = None
     shared_bytes: int | None = None
+    """A block's, with what a launch adds."""
     num_warps: int | None = None
+    blocks: int | None = None
+    """Blocks of its largest launch on the primary workload; None where no launch was traced."""
+    theoretical_occupancy: float | None = None
+    """Resident warps over the most that fit on a multiprocessor, in [0, 1]."""
+    limiter: str = ""
+    """What keeps more warps from fitting: `registers`, `shared memory`, `blocks` or `warps`."""
+    sass: SassFacts | None = None
 
 
 class CompileReport(Record):
@@ -103,6 +112,8 @@ class Evaluation(Record):
     notes: tuple[str, ...] = ()
     """Detector findings and sandbox gaps, for people."""
     estimate: Estimate | None = None
+    evidence: Evidence | None = None
+    """What sanitizers, a profiler and fresh processes saw, at the tiers that ask them."""
     seconds: float = 0.0
     """Wall time of the evaluation."""
     stage_seconds: dict[str, float] = Field(default_factory=dict)

@@ -9,6 +9,12 @@ class KernelProfile(Record):
     """Counters of one kernel launch, by Nsight Compute metric name; shares and fractions in [0, 1]."""
 
     name: str
+    kind: str = ""
+    """`own`, or the library that it comes from (`state.evidence.KernelKind`); empty where nobody told them apart."""
+    stream: str = ""
+    """The profiler's number of the stream that it ran on."""
+    grid: str = ""
+    """Blocks as the profiler writes them: `(4096, 1, 1)`."""
     duration_ms: float
     share: float = Field(ge=0, le=1)
     metrics: dict[str, float] = Field(default_factory=dict)
