@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from .base import Record
+from .evidence import Evidence
 from .sass import SassFacts
 from .timing import Timing
 
