@@ -20,7 +20,18 @@ from .api import make_context, optimize
 from .run_directory import append_line
 from .services import Collaborators, open_harness_for
 
-DECISIVE = ("languages", "budget", "seconds", "seed", "width", "patience", "stop_at_sol", "finalists", "replay")
+DECISIVE = (
+    "languages",
+    "budget",
+    "seconds",
+    "seed",
+    "width",
+    "patience",
+    "strategy",
+    "stop_at_sol",
+    "finalists",
+    "replay",
+)
 """The settings that a result depends on: with another value of these a problem is not done yet."""
 
 

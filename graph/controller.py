@@ -17,6 +17,7 @@ from .routers import (
     profile_or_not,
     send_to_evaluation,
 )
+from .search import patience_of
 
 Controller = CompiledStateGraph[State, Context, RunInput, RunOutput]
 PHASES = ("explore", "rewrite", "tune")
@@ -71,7 +72,7 @@ def build_graph(checkpointer: "BaseCheckpointSaver[Any] | None" = None) -> Contr
 
 def recursion_limit(context: Context) -> int:
     """Supersteps that no run within its budget reaches: a round takes seven, and each may evaluate one candidate."""
-    rounds = context.budget + 3 * (context.patience + 1)
+    rounds = context.budget + 3 * (patience_of(context, 1) + 1)
     return 10 + 8 * rounds + 4 * context.finalists + 20
 
 

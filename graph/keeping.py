@@ -1,18 +1,19 @@
-"""Which candidates are kept, and when a phase or the run is over. Pure functions."""
+"""Which candidates are kept, and how near they are to what they could reach. Pure functions."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from ..state.channels import Context, State
 from ..state.device import DeviceSheet
 from ..state.evaluation import Evaluation, Status
 from ..state.problem import Target
-from ..state.trajectory import Row, StopReason, TargetGap
+from ..state.trajectory import Row, TargetGap
 
 GAIN = 1.005
 """A new best counts as a gain from this ratio on: below it two measurements of one kernel differ as much."""
 POOL_SIZE = 6
 """Kept candidates of each language that a run goes on working with."""
+ELITES = 3
+"""Further kept candidates of structures that none of these has: slower, and kept all the same."""
 
 
 def keepable(row: Row, dry_run: bool) -> bool:
@@ -37,6 +38,19 @@ def best_of_each_language(ranked_rows: Sequence[Row], count: int) -> tuple[Row, 
     return tuple(chosen)
 
 
+def pool_of(ranked_rows: Sequence[Row]) -> tuple[Row, ...]:
+    """What a run goes on working with: the best of each language, and the best of a few other structures."""
+    chosen = best_of_each_language(ranked_rows, POOL_SIZE)
+    structures = {row.structure for row in chosen}
+    others: dict[str, Row] = {}
+    for row in ranked_rows:
+        if row.structure not in structures:
+            others.setdefault(row.structure, row)
+    elites = {row.id for row in list(others.values())[:ELITES]}
+    ids = {row.id for row in chosen} | elites
+    return tuple(row for row in ranked_rows if row.id in ids)
+
+
 def sol_fraction(evaluation: Evaluation) -> float | None:
     """The smallest fraction of the speed of light over the workloads; None where nothing was timed."""
     return min((timing.sol_fraction for timing in evaluation.timings), default=None)
@@ -53,16 +67,3 @@ def target_gap(target: Target | None, evaluation: Evaluation, device: DeviceShee
     gap = timing.candidate.median_ms / target.ms - 1
     note = "" if same_gpu else f"the target was measured on {target.gpu}, this on {device.name}: not comparable"
     return TargetGap(target=target, comparable=same_gpu, gap=gap, beaten=same_gpu and gap < 0, note=note)
-
-
-def run_over(state: State, context: Context, best: Row | None, target: TargetGap | None) -> StopReason:
-    """The reason to end the search, empty to go on. `state` is as after the round."""
-    if target is not None and target.beaten:
-        return "target_beaten"
-    if best is not None and best.sol_fraction is not None and best.sol_fraction >= context.stop_at_sol:
-        return "speed_of_light"
-    if state.evaluations >= context.budget:
-        return "budget_evaluations"
-    if state.seconds_used >= context.seconds:
-        return "budget_seconds"
-    return ""

@@ -14,6 +14,7 @@ from .html import render_html
 from .keeping import ranked, sol_fraction, target_gap
 from .run_directory import RunDirectory
 from .services import Services
+from .stopping import stop_rules
 
 
 def write_report(state: State, services: Services, context: Context, complete: bool = True) -> Result:
@@ -52,6 +53,7 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         run_dir=state.run_dir,
         outcome="nothing" if evaluation is None else "estimated" if state.dry_run else "verified",
         stop_reason=state.stop_reason or ("" if complete else "interrupted"),
+        stop_rules=stop_rules(services.progress(state, context, kept[0] if kept else None)) if state.quotas else (),
         complete=complete,
         best=best or None,
         best_path=str(services.run.path / "best.py") if best else None,

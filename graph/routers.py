@@ -20,7 +20,7 @@ def ask_writers(state: State) -> list[Send] | Literal["record"]:
         ProposeTask(
             run_dir=state.run_dir,
             request=request,
-            seeds=state.seeds,
+            seeds=request.seeds or state.seeds,
             pool=tuple(row.id for row in state.pool),
             tried=state.tried,
             feedback=state.feedback,

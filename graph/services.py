@@ -11,31 +11,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from ..state.brief import Brief, Scored
 from ..state.candidate import Language
-from ..state.channels import Context, ProposeTask
+from ..state.channels import Context, ProposeTask, State
 from ..state.device import DeviceSheet
 from ..state.errors import InfraError, InvalidInput
+from ..state.evaluation import Status
 from ..state.lowered import LoweredGraph
 from ..state.plan import Plan
 from ..state.problem import Problem
 from ..state.timing import Baselines
+from ..state.trajectory import Row
 from ..sub_agents.writer import Writer
 from ..tools.harness import Harness
 from ..tools.toolbox import Toolbox
 from .events import EventLog, Listener
+from .keeping import target_gap
 from .run_directory import RunDirectory
-from .search import PhasedSearch, SearchStrategy
+from .search import PhasedSearch, SearchStrategy, Standing, next_phase, patience_of, strategy_named
+from .stopping import Progress
 
 T = TypeVar("T")
+COMPILE_ERRORS_SHOWN = 5
 
 
 class Planner(Protocol):
     """Turns a lowered reference into strategies and kernel programs."""
 
     def plan(self, problem: Problem, graph: LoweredGraph, device: DeviceSheet) -> Plan: ...
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A planner or writer that spends on models: totals since it was made."""
+
+    tokens_used: int
+    money_used: float
 
 
 class Stopped(Exception):
@@ -55,6 +68,7 @@ class Services:
     owns_harness: bool = True
     stopping: threading.Event = field(default_factory=threading.Event)
     _lap_start: float = field(default_factory=time.monotonic)
+    _spent_before: tuple[int, float] = (0, 0.0)
 
     @cached_property
     def events(self) -> EventLog:
@@ -86,6 +100,31 @@ class Services:
         seconds, self._lap_start = now - self._lap_start, now
         return seconds
 
+    def spent(self) -> tuple[int, float]:
+        """Tokens and money that planner and writers have spent since this was last asked."""
+        metered = {id(each): each for each in (self.planner, *self.writers.values()) if isinstance(each, Metered)}
+        tokens = sum(each.tokens_used for each in metered.values())
+        money = sum(each.money_used for each in metered.values())
+        before, self._spent_before = self._spent_before, (tokens, money)
+        return tokens - before[0], money - before[1]
+
+    def standing(self, state: State, context: Context) -> Standing:
+        """What the strategy sees: rows of a round whose node was cut short are not there yet."""
+        tried = set(state.tried)
+        return Standing(state, context, tuple(row for row in self.run.rows() if row.id in tried))
+
+    def progress(self, state: State, context: Context, best: Row | None) -> Progress:
+        """Where the run stands, as the stop rules look at it."""
+        evaluation = self.run.evaluation(best.id) if best else None
+        return Progress(
+            state=state,
+            context=context,
+            best=best,
+            target=target_gap(self.problem.target, evaluation, self.device) if evaluation else None,
+            patience=patience_of(context, self.strategy.round_size(context)),
+            last_phase=next_phase(state) is None,
+        )
+
     def check_stopping(self) -> None:
         """Raises Stopped once the person has asked to stop."""
         if self.stopping.is_set():
@@ -109,12 +148,23 @@ class Services:
             graph=self.run.read_record("lowered", LoweredGraph),
             baselines=self.run.read_record("baselines", Baselines),
             failures=self._failures(task),
+            **self._models_past(task),
         )
 
     def _failures(self, task: ProposeTask) -> tuple[Scored, ...]:
         """What failed in the last round, with sources: a repairer starts from these."""
         heard = (self.run.evaluation(each.candidate) for each in task.feedback if each.trend == "failed")
         return tuple(self.run.scored(evaluation.candidate) for evaluation in heard if evaluation is not None)
+
+    def _models_past(self, task: ProposeTask) -> dict[str, Any]:
+        """How the models' candidates fared, and which compile errors the run has seen."""
+        origins = {row.id: row.origin for row in self.run.rows()}
+        found = [(id, evaluation) for id in task.tried if (evaluation := self.run.evaluation(id))]
+        errors = [e.message for _, e in found if e.status is Status.COMPILE_ERROR]
+        return {
+            "history": tuple(e.status for id, e in found if origins.get(id) == "llm"),
+            "compile_errors": tuple(dict.fromkeys(errors))[-COMPILE_ERRORS_SHOWN:],
+        }
 
     def close(self) -> None:
         if self.owns_harness:
@@ -180,7 +230,7 @@ def open_services(run_dir: Path, context: Context, given: Collaborators | None =
         harness=harness,
         planner=planner,
         writers=writers,
-        strategy=given.strategy or PhasedSearch(),
+        strategy=given.strategy or strategy_named(context.strategy),
         listeners=given.listeners,
         owns_harness=given.harness is None,
     )

@@ -7,7 +7,7 @@ from pydantic import Field
 from .base import Record
 from .candidate import Candidate, Language
 from .device import DeviceSheet
-from .evaluation import Evaluation
+from .evaluation import Evaluation, Status
 from .feedback import Feedback
 from .lowered import LoweredGraph
 from .plan import Plan
@@ -41,9 +41,15 @@ class Brief(Record):
     """Ids of candidates already evaluated."""
     temperature: float = Field(default=1.0, ge=0)
     rng_seed: int = 0
+    vary: int | None = None
+    """For `tune`: the ordinal of the one slot to move, far if need be, counted over the seed's slots; None: any."""
     graph: LoweredGraph | None = None
     """The reference as operators, for writers that put it into words."""
     baselines: Baselines | None = None
     """Times to beat; None or without times in a dry run."""
     failures: tuple[Scored, ...] = ()
     """Candidates of the last round that failed, with what the harness said."""
+    history: tuple[Status, ...] = ()
+    """Statuses of the models' candidates so far, in the order of evaluation."""
+    compile_errors: tuple[str, ...] = ()
+    """Distinct compile errors of this run, one line each, the newest last."""

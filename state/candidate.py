@@ -27,6 +27,8 @@ class Candidate(Record):
     slots: dict[str, SlotValue] = Field(default_factory=dict)
     note: str = ""
     """One line on the idea, for reports."""
+    asked: str = ""
+    """What the controller had asked the writer for: directive and tag."""
     prompt: str = ""
     """Hash of the prompts that asked for it; empty where no model was asked."""
 

@@ -30,10 +30,18 @@ class Context(BaseModel):
     seconds: float = Field(default=600.0, gt=0, title="Seconds", description="Wall time after which no round starts")
     seed: int = Field(default=0, ge=0, title="Seed", description="Seed of every random choice of the search")
     width: int = Field(default=4, ge=1, le=64, title="Width", description="Candidates proposed a round")
-    patience: int = Field(default=3, ge=1, title="Patience", description="Rounds without gain that end a phase")
-    stop_at_sol: float = Field(
-        default=0.95, gt=0, le=1, title="Speed of light", description="Fraction of the speed of light at which to stop"
+    patience: int = Field(
+        default=0, ge=0, title="Patience", description="Rounds without gain that end a phase; 0: by the budget"
     )
+    strategy: str = Field(default="phased", title="Strategy", description="How the search chooses what to try next")
+    stop_at_sol: float = Field(
+        default=0.95, gt=0, le=1, title="Speed of light", description="Fraction at which to stop if every workload wins"
+    )
+    stop_at_sol_alone: float = Field(
+        default=0.98, gt=0, le=1, title="Speed of light, tied", description="Fraction at which to stop in any case"
+    )
+    tokens: int | None = Field(default=None, ge=1, title="Tokens", description="Most tokens to spend on models")
+    money: float | None = Field(default=None, gt=0, title="Money", description="Most money to spend on models")
     finalists: int = Field(default=1, ge=1, le=8, title="Finalists", description="Candidates to cross-validate")
     profiles: int = Field(default=1, ge=0, title="Profiles", description="Most candidates to profile (seconds each)")
     max_concurrency: int = Field(
@@ -88,6 +96,12 @@ class WriterRequest(Record):
     n: int = Field(ge=1)
     temperature: float = Field(default=1.0, ge=0)
     rng_seed: int = 0
+    seeds: tuple[str, ...] = ()
+    """Ids to start from, where they differ from the round's."""
+    vary: int | None = None
+    """Ordinal of the one slot to move far, counted over the slots of the seed; None: any."""
+    tag: str = ""
+    """Whose request it is, where a strategy keeps several lines apart; candidates carry it on."""
 
 
 class ProposeTask(Record):
@@ -141,6 +155,9 @@ class State(RunInput):
     best: str = Field(default="", description="Id of the best candidate so far")
     best_rank: float = Field(default=0.0, description="Its speedup, an estimate in a dry run")
     evaluations: int = Field(default=0, description="Candidates evaluated")
+    evaluations_at_gain: int = Field(default=0, description="Candidates evaluated when the best last improved")
+    tokens_used: int = Field(default=0, description="Tokens spent on models")
+    money_used: float = Field(default=0.0, description="Money spent on models, in the price table's currency")
     seconds_used: float = Field(default=0.0, description="Wall time spent")
     phase_over: bool = Field(default=False, description="This phase has nothing more to do")
     stop_reason: StopReason = Field(default="", description="Why the search ended")
@@ -196,6 +213,9 @@ class Update(TypedDict, total=False):
     best: str
     best_rank: float
     evaluations: int
+    evaluations_at_gain: int
+    tokens_used: int
+    money_used: float
     seconds_used: float
     phase_over: bool
     stop_reason: StopReason

@@ -15,9 +15,13 @@ Phase = Literal["explore", "rewrite", "tune"]
 StopReason = Literal[
     "",
     "speed_of_light",
+    "won_near_speed_of_light",
+    "little_left",
     "target_beaten",
     "budget_evaluations",
     "budget_seconds",
+    "budget_tokens",
+    "budget_money",
     "no_gain",
     "nothing_left",
     "interrupted",
@@ -41,6 +45,25 @@ class Row(Record):
     ms: float | None = None
     """Median on the primary workload, or the estimate of a dry run."""
     sol_fraction: float | None = None
+    wins: bool = False
+    """Every timed workload is a win by the paired gate."""
+    structure: str = ""
+    """What kind of kernel it is, apart from sizes: templates and strategies, or features of a free source."""
+    bottleneck: str = ""
+    asked: str = ""
+    """What the writer was asked for: the directive and the tag of the request."""
+
+
+class StopRule(Record):
+    """One rule that can end a search, with its threshold and where the run stood when it ended."""
+
+    name: StopReason
+    threshold: float | None = None
+    """None where the rule is off or has no number."""
+    value: float | None = None
+    """What is compared with the threshold; None where it was not measured."""
+    fired: bool = False
+    about: str = ""
 
 
 class TrajectoryEntry(Row):
@@ -76,6 +99,8 @@ class Result(Record):
     outcome: Outcome
     """`verified`: passed on every workload, and again from the file; `estimated`: a dry run's untimed best."""
     stop_reason: StopReason = ""
+    stop_rules: tuple[StopRule, ...] = ()
+    """Every rule that could have ended the search, with its threshold and the value at the end."""
     complete: bool = True
     """False where the run was interrupted before cross-validation and the final check."""
     best: str | None = None

@@ -13,9 +13,9 @@ from .start import context_of, services_of, tell
 
 def select_seeds(state: State, runtime: Runtime[Context]) -> Update:
     """Ends a phase and chooses what the next one starts from."""
-    services = services_of(state.run_dir, runtime)
+    services, context = services_of(state.run_dir, runtime), context_of(runtime)
     phase: Phase = next_phase(state) or state.phase
-    seeds = services.strategy.seeds(state, phase)
+    seeds = services.strategy.seeds(services.standing(state, context), phase)
     tell(services, runtime, "phase_over", phase=state.phase, next=phase, seeds=seeds)
     return {
         "phase": phase,

@@ -1,5 +1,7 @@
 """Nodes of the loop that explore, rewrite and tune share: open a round, propose, evaluate, learn, record."""
 
+from dataclasses import replace
+
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
@@ -11,9 +13,11 @@ from ...state.profile import Profile
 from ...state.trajectory import Row
 from ..diagnosis import bottleneck
 from ..feedback import make_feedback
-from ..keeping import GAIN, POOL_SIZE, best_of_each_language, ranked, run_over, sol_fraction, target_gap
-from ..search import next_phase, quota_left
+from ..keeping import GAIN, pool_of, ranked, sol_fraction
+from ..search import quota_left
 from ..services import Services
+from ..stopping import stop_reason
+from ..structure import structure_of
 from .start import context_of, services_of, tell
 
 BROKEN_AFTER = 4
@@ -24,9 +28,9 @@ def open_round(state: State, runtime: Runtime[Context]) -> Update:
     """Opens a round of the phase: decides what to ask of the writers. Runs as node explore, rewrite or tune."""
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
     services.check_stopping()
-    seeds = services.strategy.seeds(state, state.phase)
+    seeds = services.strategy.seeds(services.standing(state, context), state.phase)
     opened = state.model_copy(update={"round": state.round + 1, "seeds": seeds})
-    requests = services.strategy.requests(opened, context)
+    requests = services.strategy.requests(services.standing(opened, context))
     tell(
         services,
         runtime,
@@ -55,8 +59,9 @@ def propose(state: ProposeTask, runtime: Runtime[Context]) -> Update:
     services = services_of(state.run_dir, runtime)
     writer = services.writers.get(state.request.language)
     candidates = writer.propose(services.brief(state), state.request.n) if writer else []
+    asked = f"{state.request.directive} {state.request.tag}".strip()
     for candidate in candidates[: state.request.n]:
-        services.run.add_candidate(candidate)
+        services.run.add_candidate(candidate.model_copy(update={"asked": asked}))
     return {"proposed": [candidate.id for candidate in candidates[: state.request.n]]}
 
 
@@ -113,6 +118,9 @@ def make_row(candidate: Candidate, evaluation: Evaluation, task: EvaluateTask) -
         rank=evaluation.rank,
         ms=timing.candidate.median_ms if timing else estimate.ms if estimate else None,
         sol_fraction=sol_fraction(evaluation),
+        wins=bool(evaluation.timings) and all(each.verdict == "win" for each in evaluation.timings),
+        structure=structure_of(candidate),
+        asked=candidate.asked,
     )
 
 
@@ -159,39 +167,49 @@ def feedback(state: State, runtime: Runtime[Context]) -> Update:
 def record(state: State, runtime: Runtime[Context]) -> Update:
     """Adds the round to the trajectory, keeps the best, and decides whether the phase or the search is over."""
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
-    services.run.add_rows(state.results)
+    results = _with_bottlenecks(state)
+    services.run.add_rows(results)
     _stop_if_broken(services)
-    kept = ranked((*state.pool, *state.results), state.dry_run)
+    kept = ranked((*state.pool, *results), state.dry_run)
     best = kept[0] if kept else None
     gained = best is not None and best.rank > state.best_rank * GAIN
-    evaluation = services.run.evaluation(best.id) if best else None
-    gap = target_gap(services.problem.target, evaluation, services.device) if evaluation else None
+    evaluations = state.evaluations + len(results)
+    tokens, money = services.spent()
     after = state.model_copy(
         update={
-            "evaluations": state.evaluations + len(state.results),
+            "evaluations": evaluations,
+            "evaluations_at_gain": evaluations if gained else state.evaluations_at_gain,
             "seconds_used": state.seconds_used + services.lap(),
             "rounds_without_gain": 0 if gained else state.rounds_without_gain + 1,
+            "tokens_used": state.tokens_used + tokens,
+            "money_used": state.money_used + money,
         }
     )
-    stale = after.rounds_without_gain >= context.patience
-    phase_over = not state.queue or stale or quota_left(after) < 1
-    stop_reason = run_over(after, context, best, gap)
-    if not stop_reason and phase_over and next_phase(state) is None:
-        stop_reason = "no_gain" if stale else "nothing_left"
+    progress = services.progress(after, context, best)
+    phase_over = not state.queue or progress.stale or quota_left(after) < 1
+    reason = stop_reason(replace(progress, nothing_proposed=phase_over))
     if gained and best is not None:
         tell(services, runtime, "best", candidate=best.id, language=best.language, rank=best.rank, ms=best.ms)
     return {
-        "tried": (*state.tried, *(row.id for row in state.results)),
-        "pool": best_of_each_language(kept, POOL_SIZE),
+        "tried": (*state.tried, *(row.id for row in results)),
+        "pool": pool_of(kept),
         "best": best.id if best else "",
         "best_rank": best.rank if best else 0.0,
         "evaluations": after.evaluations,
-        "phase_evaluations": state.phase_evaluations + len(state.results),
+        "evaluations_at_gain": after.evaluations_at_gain,
+        "tokens_used": after.tokens_used,
+        "money_used": after.money_used,
+        "phase_evaluations": state.phase_evaluations + len(results),
         "seconds_used": after.seconds_used,
         "rounds_without_gain": after.rounds_without_gain,
         "phase_over": phase_over,
-        "stop_reason": stop_reason,
+        "stop_reason": reason,
     }
+
+
+def _with_bottlenecks(state: State) -> list[Row]:
+    suspected = {diagnosis.candidate: diagnosis.bottleneck for diagnosis in state.diagnoses}
+    return [row.model_copy(update={"bottleneck": suspected.get(row.id, "")}) for row in state.results]
 
 
 def _stop_if_broken(services: Services) -> None:

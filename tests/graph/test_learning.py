@@ -8,7 +8,7 @@ from scripted.collaborators import GPU, SOURCE, ScriptedHarness, kernel
 from warpsmith.graph.diagnosis import COMPUTE, MEMORY, OCCUPANCY, bottleneck
 from warpsmith.graph.feedback import make_feedback
 from warpsmith.graph.keeping import best_of_each_language, keepable, ranked
-from warpsmith.graph.search import PhasedSearch, next_phase, quota_left, rng_seed
+from warpsmith.graph.search import PhasedSearch, Standing, next_phase, quota_left, rng_seed
 from warpsmith.state.candidate import Candidate
 from warpsmith.state.channels import Context, State
 from warpsmith.state.evaluation import Check, CompileReport, Evaluation, KernelResources, Status
@@ -129,7 +129,7 @@ def test_what_a_phase_leaves_goes_to_the_next():
 
 def test_a_round_that_brought_nothing_asks_for_diversity_and_more_of_it():
     state = State(problem="p", quotas={"explore": 14}, phase="explore", rounds_without_gain=2)
-    (request,) = PhasedSearch().requests(state, Context())
+    (request,) = PhasedSearch().requests(Standing(state, Context()))
     assert (request.directive, request.temperature, request.n) == ("diversify", 2.0, 4)
 
 
@@ -137,9 +137,9 @@ def test_tuning_shares_the_width_between_languages_near_the_best():
     pool = (row(1, "cuda", 2.0), row(2, "triton", 1.9), row(3, "triton", 1.0))
     state = State(problem="p", quotas={"explore": 14, "tune": 8}, phase="tune", pool=pool, best_rank=2.0)
     search = PhasedSearch()
-    seeds = search.seeds(state, "tune")
+    seeds = search.seeds(Standing(state, Context(width=5)), "tune")
     assert seeds == ("k1", "k2")
-    requests = search.requests(state.model_copy(update={"seeds": seeds}), Context(width=5))
+    requests = search.requests(Standing(state.model_copy(update={"seeds": seeds}), Context(width=5)))
     assert [(request.language, request.n) for request in requests] == [("cuda", 3), ("triton", 2)]
 
 

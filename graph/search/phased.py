@@ -1,0 +1,42 @@
+"""The default: explore by the cost model, rewrite the best seeds in CUDA, tune the best of both."""
+
+from ...state.brief import Directive
+from ...state.candidate import Language
+from ...state.channels import WriterRequest
+from .standing import Standing
+from .strategy import Phased, ask, first_language, shared_out
+
+
+class PhasedSearch(Phased):
+    """One request a language, sharing the width."""
+
+    name = "phased"
+
+    def steps(self, standing: Standing, room: int) -> tuple[WriterRequest, ...]:
+        languages = self._languages(standing)
+        if not languages:
+            return ()
+        sizes = shared_out(room, len(languages))
+        return tuple(
+            ask(
+                standing,
+                language,
+                self._directive(standing),
+                size,
+                part=index,
+                temperature=1.0 + 0.5 * standing.state.rounds_without_gain,
+            )
+            for index, (language, size) in enumerate(zip(languages, sizes, strict=True))
+            if size
+        )
+
+    def _languages(self, standing: Standing) -> tuple[Language, ...]:
+        state = standing.state
+        if state.phase == "tune":
+            return tuple(dict.fromkeys(row.language for row in state.pool if row.id in state.seeds))
+        return (first_language(standing.context),)
+
+    def _directive(self, standing: Standing) -> Directive:
+        if standing.state.phase == "tune":
+            return "tune"
+        return "diversify" if standing.state.rounds_without_gain else "explore"
