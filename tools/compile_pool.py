@@ -5,7 +5,6 @@ launched. What it compiled stays in a folder that becomes the candidate's scratc
 and for the run (Triton's cache files hold absolute paths), so running it later finds everything compiled.
 """
 
-import re
 import threading
 import time
 from pathlib import Path
@@ -18,12 +17,12 @@ from ..state.candidate import Candidate
 from ..state.device import DeviceSheet
 from ..state.evaluation import CompileReport
 from ..state.problem import Problem
-from . import scratch_folder, wire
+from . import occupancy, scratch_folder, wire
+from .compiler_output import trimmed
 from .fork_server import ForkServer, Spawn
 
 _COMPILE_S = 120.0
 _MEMORY_BYTES = 8 << 30
-_SHOWN_ERROR = 4000
 
 
 class Launch(Record):
@@ -149,6 +148,8 @@ class CompilePool:
                 ok=False, seconds=seconds, error=f"the compile worker's answer is unreadable: {error}"
             )
             launches = ()
+        kernels = occupancy.with_launches(report.kernels, launches, self._device)
+        report = report.model_copy(update={"kernels": kernels})
         master = self._work_dir / "compiled" / key
         scratch_folder.remove(master)
         scratch_folder.copy_files(folder, master)
@@ -171,28 +172,3 @@ def _syntax_error(candidate: Candidate) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"candidate.py: {type(error).__name__}: {error}"
     return ""
-
-
-def decisive_line(error: str) -> str:
-    """The one line of a compiler's output that says what is wrong."""
-    lines = [line.strip() for line in error.splitlines() if line.strip()]
-    if not lines:
-        return "the compiler gave no reason"
-    named = next((line for line in lines if re.search(r"\berror\b\s*:", line)), None)
-    if named is not None:
-        # NVRTC names a temporary file; its line is all that matters.
-        return re.sub(r"\S*/[^\s/(]*\((\d+)\)", r"line \1", named[:2000])[:500]
-    if lines[0].startswith("CompilationError"):
-        # Triton shows the place, then the source up to it, then the reason.
-        reason = next((line for line in reversed(lines) if not line.startswith("line ")), "")
-        return f"{lines[0].removeprefix('CompilationError: ')} {reason}"[:500]
-    return lines[0][:500]
-
-
-def trimmed(text: str) -> str:
-    """Head and tail of a compiler's output; the first error stays whole."""
-    if len(text) <= _SHOWN_ERROR:
-        return text
-    half = _SHOWN_ERROR // 2
-    left_out = f"... ({len(text) - _SHOWN_ERROR} characters left out) ..."
-    return f"{text[:half]}\n{left_out}\n{text[-half:]}"

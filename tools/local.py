@@ -22,7 +22,8 @@ from ..state.timing import Baseline, Baselines
 from . import device_sheets, estimate, roofline, wire
 from .baseline_file import BaselineFile
 from .cell import Cell
-from .compile_pool import Compiled, CompilePool, decisive_line
+from .compile_pool import Compiled, CompilePool
+from .compiler_output import decisive_line
 from .fork_server import Spawn
 from .harness import Harness
 from .judge_handle import JudgeHandle

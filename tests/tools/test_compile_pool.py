@@ -14,7 +14,8 @@ import pytest
 from warpsmith.state.candidate import Candidate, make_candidate
 from warpsmith.state.problem import Problem, Workload
 from warpsmith.tools import compile_pool
-from warpsmith.tools.compile_pool import Compiled, CompilePool, decisive_line, printable, trimmed
+from warpsmith.tools.compile_pool import Compiled, CompilePool, printable
+from warpsmith.tools.compiler_output import decisive_line
 from warpsmith.tools.device_sheets import target_sheet
 
 HEAD = "import torch\nfrom torch import nn\n"
@@ -225,6 +226,26 @@ def test_source_that_is_no_python_costs_no_process(pool):
         assert report.error.startswith("candidate.py: ")
 
 
+def test_every_compiled_kernel_tells_its_occupancy_and_how_wide_it_reads(pool):
+    (triton,) = pool.compile(problem(), candidate(ADD.replace("AMOUNT", "1.0"))).report.kernels
+    assert (triton.num_warps, triton.blocks, triton.limiter) == (4, 25, "warps")
+    assert triton.theoretical_occupancy == 1.0
+    assert triton.sass.widest_load_bits == 64  # 256 elements by 128 threads
+    assert (triton.sass.tensor, triton.sass.local_accesses) == ({}, 0)
+    (cuda,) = pool.compile(problem(), candidate(CUDA)).report.kernels
+    assert (cuda.num_warps, cuda.blocks, cuda.shared_bytes) == (4, 50, 1024)
+    assert cuda.sass.widest_load_bits == 32
+    assert cuda.theoretical_occupancy == 1.0
+
+
+def test_shared_memory_that_a_launch_asks_for_counts(pool):
+    asking = CUDA.replace("stream=stream)", "stream=stream, shared_mem=100 << 10)")
+    compiled = pool.compile(problem(), candidate(asking))
+    (kernel,) = compiled.report.kernels
+    assert kernel.shared_bytes == 1024 + (100 << 10) == compiled.launches[0].shared_bytes
+    assert (kernel.theoretical_occupancy, kernel.limiter) == (0.125, "shared memory")
+
+
 def test_inputs_of_every_kind_reach_the_forward_as_they_will_be(pool):
     half = {"shape": [3, 4], "dtype": "bfloat16", "strides": [1, 3]}
     empty = {"shape": [0, 4], "dtype": "float32", "strides": [4, 1]}
@@ -240,31 +261,6 @@ def test_inputs_of_every_kind_reach_the_forward_as_they_will_be(pool):
     index = {"shape": [7], "dtype": "int64", "strides": [1]}
     report = pool.compile(problem(half, index, empty, True, 0.5, literal, None), candidate(body)).report
     assert (report.ok, report.warnings) == (True, "")
-
-
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        ("", "the compiler gave no reason"),
-        ("\n  \n", "the compiler gave no reason"),
-        ("note\n/tmp/x/y.cu(12): error: no such thing\nmore", "line 12: error: no such thing"),
-        ("CompilationError: at 3:4:\n  x = tl.foo()\n       ^\nno attribute foo", "at 3:4: no attribute foo"),
-        ("ValueError: first\nsecond", "ValueError: first"),
-        ("x" * 900, "x" * 500),
-    ],
-)
-def test_the_decisive_line(error, line):
-    assert decisive_line(error) == line
-
-
-def test_long_output_keeps_both_ends():
-    text = "first error\n" + "x" * 100_000 + "\nlast line"
-    shown = trimmed(text)
-    assert shown.startswith("first error")
-    assert shown.endswith("last line")
-    assert len(shown) < 5000
-    assert "characters left out" in shown
-    assert trimmed("short") == "short"
 
 
 def test_half_characters_in_a_workers_answer_can_be_written() -> None:

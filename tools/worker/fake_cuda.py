@@ -48,13 +48,20 @@ class Trace:
             if isinstance(value, torch.Tensor):
                 self.address(value)
 
-    def launched(self, name: str, grid: tuple[int, ...], num_warps: int, tensor_bytes: int) -> None:
+    def launched(
+        self, name: str, grid: tuple[int, ...], num_warps: int, tensor_bytes: int, dynamic_bytes: int = 0
+    ) -> None:
+        """Notes a launch. `dynamic_bytes`: shared memory a block that the launch asks for beside the kernel's own."""
         if not self.recording:
             return
         blocks = 1
         for size in grid:
             blocks *= int(size)
-        self._launches.append({"kernel": name, "blocks": blocks, "num_warps": num_warps, "tensor_bytes": tensor_bytes})
+        facts = resources.for_launch(self.kernels.get(name))
+        shared = {"shared_bytes": facts.get("shared_bytes", 0) + dynamic_bytes}
+        self._launches.append(
+            {"kernel": name, "blocks": blocks, "num_warps": num_warps, "tensor_bytes": tensor_bytes, **facts, **shared}
+        )
 
     def bytes_at(self, arguments: list[Any]) -> int:
         """Bytes behind those arguments that are addresses of known tensors."""
@@ -62,7 +69,7 @@ class Trace:
 
     def launch_records(self) -> list[dict[str, Any]]:
         """Launches with the static facts of their kernels."""
-        return [{**launch, **resources.for_launch(self.kernels.get(launch["kernel"]))} for launch in self._launches]
+        return self._launches
 
 
 class OnCpu(TorchFunctionMode):
@@ -222,7 +229,7 @@ def _install_triton(trace: Trace) -> None:
             names = [p.name for p in self.params]
             grid = grid({**dict(zip(names, args, strict=False)), **kwargs})
         moved = sum(trace.bytes_at([a.data_ptr()]) for a in [*shown, *named.values()] if isinstance(a, _Pointer))
-        trace.launched(facts.name, tuple(grid), facts.num_warps, moved)
+        trace.launched(facts.name, tuple(grid), facts.num_warps or 4, moved)
         return kernel
 
     JITFunction.run = run
@@ -260,7 +267,8 @@ class _Kernel:
         threads = 1
         for size in block:
             threads *= int(size)
-        self._trace.launched(self.name, tuple(grid), max(1, threads // 32), self._trace.bytes_at(list(args)))
+        moved = self._trace.bytes_at(list(args))
+        self._trace.launched(self.name, tuple(grid), max(1, -(-threads // 32)), moved, int(shared_mem))
 
     @property
     def kernel(self) -> Any:
@@ -310,7 +318,7 @@ def _install_cupy(trace: Trace) -> None:
                     extra_source=headers,
                     name_expressions=self.names,
                 )
-                for facts in resources.of_cubin(self._loaded.cubin):
+                for facts in resources.of_cubin(self._loaded.cubin, trace.capability):
                     trace.kernels[facts.name] = facts
 
         def get_function(self, name: str) -> _Kernel:

@@ -9,6 +9,9 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from ...state.sass import SassFacts
+from . import sass
+
 _EIATTR_FRAME_SIZE, _EIATTR_REGCOUNT = 0x11, 0x2F
 _SIZED_VALUE = 4
 _RESERVED_SHARED_BYTES = 1024
@@ -26,24 +29,40 @@ class KernelFacts:
     spill_bytes: int = 0
     """Stack frame a thread: spilled registers and arrays that did not fit in registers."""
     shared_bytes: int = 0
-    num_warps: int = 4
+    num_warps: int | None = None
+    """Where the code fixes it: Triton's does, CUDA's is a launch's choice."""
+    sass: SassFacts | None = None
 
 
-def of_cubin(cubin: bytes) -> list[KernelFacts]:
-    """Facts of every kernel in a cubin; empty where it is no ELF file of the known layout."""
+def of_cubin(cubin: bytes, capability: int | None = None) -> list[KernelFacts]:
+    """Facts of every kernel in a cubin; empty where it is no ELF file of the known layout.
+
+    `capability` (90 for sm_90) names the instruction set; without it nothing is said of instructions.
+    """
     try:
-        return _read(cubin)
+        return _read(cubin, capability)
     except (struct.error, ValueError, LookupError):
         return []
 
 
-def _read(cubin: bytes) -> list[KernelFacts]:
-    if cubin[:4] != b"\x7fELF":
-        return []
+def code_of(cubin: bytes, kernel: str) -> bytes:
+    """Machine code of one kernel. Raises struct.error, ValueError or LookupError for a file that is no such cubin."""
+    section = _sections(cubin)[f".text.{kernel}"]
+    return cubin[section[4] : section[4] + section[5]]
+
+
+def _sections(cubin: bytes) -> dict[str, Any]:
+    """Section headers by name."""
     (table,) = struct.unpack_from("<Q", cubin, 0x28)
     size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [_SECTION.unpack_from(cubin, table + i * size) for i in range(count)]
-    sections = {_text(cubin, headers[names_index][4] + h[0]): h for h in headers}
+    return {_text(cubin, headers[names_index][4] + h[0]): h for h in headers}
+
+
+def _read(cubin: bytes, capability: int | None) -> list[KernelFacts]:
+    if cubin[:4] != b"\x7fELF":
+        return []
+    sections = _sections(cubin)
     names = [name.removeprefix(".text.") for name in sections if name.startswith(".text.")]
     kernels = {name: KernelFacts(name) for name in names}
     symbols = _symbols(cubin, sections)
@@ -57,6 +76,8 @@ def _read(cubin: bytes) -> list[KernelFacts]:
         shared = sections.get(f".nv.shared.{name}")
         reserved = _RESERVED_SHARED_BYTES if ".nv.shared.reserved.0" in sections else 0
         kernel.shared_bytes = max(0, int(shared[5]) - reserved) if shared else 0
+        if capability is not None:
+            kernel.sass = sass.facts_of(code_of(cubin, name), capability)
     return list(kernels.values())
 
 
@@ -86,8 +107,8 @@ def of_triton(kernel: Any) -> KernelFacts:
     """Facts of a compiled Triton kernel."""
     metadata = kernel.metadata
     facts = KernelFacts(name=str(metadata.name), shared_bytes=int(metadata.shared), num_warps=int(metadata.num_warps))
-    for read in of_cubin(kernel.asm["cubin"]):
-        facts.registers, facts.spill_bytes = read.registers, read.spill_bytes
+    for read in of_cubin(kernel.asm["cubin"], int(metadata.target.arch)):
+        facts.registers, facts.spill_bytes, facts.sass = read.registers, read.spill_bytes, read.sass
     return facts
 
 
@@ -99,6 +120,7 @@ def as_record(facts: KernelFacts) -> dict[str, Any]:
         "spill_bytes": facts.spill_bytes,
         "shared_bytes": facts.shared_bytes,
         "num_warps": facts.num_warps,
+        "sass": facts.sass.model_dump(mode="json") if facts.sass else None,
     }
 
 
