@@ -63,12 +63,14 @@ class Statement(Record):
 
 
 class Store(Record):
-    """Writes a loaded or computed element to a value that the step makes (always a fresh contiguous tensor)."""
+    """Writes a loaded or computed element to a value that the step makes: a contiguous tensor, fresh unless `into`."""
 
     name: str
     value: str
     dtype: str
     strides: tuple[Size, ...]
+    into: str = ""
+    """A value that the step loads at the same places and that is overwritten: the result shares its memory."""
 
 
 class LoopProgram(Record):

@@ -6,18 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..state.errors import InvalidInput
-from ..state.program import ForwardPlan, Step, TorchStep, ViewStep
+from ..state.program import ForwardPlan, LoopProgram, Step, TorchStep, ViewStep
 from ..state.sizes import Size
 from ..state.syntax import parse
-from .kernel_source import KernelSource
+from .kernel_source import UPDATE, KernelSource
 
 DROPPED = frozenset(
     ("get_inputs", "get_init_inputs", "workloads", "checks", "ranges", "precision", "target", "baselines")
 )
 """What a problem file says about how it is judged: no part of a candidate."""
-
-UPDATE = "aten.copy_.default"
-"""The step that gives an input changed in place its new value."""
 
 
 def candidate_source(problem_source: str, plan: ForwardPlan, kernels: Mapping[str, KernelSource]) -> str:
@@ -148,6 +145,8 @@ class _Forward:
             if isinstance(step, TorchStep) and step.op == UPDATE
         }
         """Inputs changed in place, with the name of the caller's own tensor, which may not be contiguous."""
+        self.overwritten = {s.into for step in plan.steps if isinstance(step, LoopProgram) for s in step.stores}
+        """Inputs that a kernel writes to itself."""
 
     def _names(self) -> dict[str, str]:
         """Python name of each value: arguments keep theirs, everything else avoids them and the modules in use."""
@@ -232,6 +231,8 @@ class _Forward:
             )
             strides = self.plan.strides.get(value)
             name = self.names[value]
+            if value in self.updated:
+                lines.append(f"{self.updated[value]} = {source}")
             if strides is None:
                 lines.append(f"{name} = {source}.contiguous()")
             else:
@@ -243,7 +244,7 @@ class _Forward:
         last_use = self._last_uses()
         for number, step in enumerate(self.plan.steps):
             target = ", ".join(self.names[name] for name in _made(step))
-            lines.append(f"{target} = {self._call(step)}" if target else self._call(step))
+            lines += [f"{target} = {self._call(step)}"] if target else self._call(step).splitlines()
             lines += self._after(step)
             dead = [self.names[name] for name, at in last_use.items() if at == number]
             if dead:
@@ -296,10 +297,15 @@ class _Forward:
             return f"torch.tensor({content}, dtype={dtype}, device={self._device()})"
         if step.op == UPDATE:
             target, source = step.args[0]["ref"], step.args[1]["ref"]
-            return f"{self.updated.get(target, self.names[target])}.copy_({self.names[source]})"
+            copy = f"{self.updated[target]}.copy_({self.names[source]})"
+            # A kernel wrote to the caller's tensor already, unless it was given a contiguous copy.
+            return self._unless_same(target, copy) if target in self.overwritten else copy
         arguments = [self._argument(a) for a in step.args]
         arguments += [f"{key}={self._argument(a)}" for key, a in step.kwargs.items()]
         return f"torch.ops.{step.op}({', '.join(arguments)})"
+
+    def _unless_same(self, target: str, copy: str) -> str:
+        return f"if {self.names[target]} is not {self.updated[target]}:\n    {copy}"
 
     def _device(self) -> str:
         tensors = [name for name in self.plan.inputs if name not in self.plan.scalars]

@@ -7,13 +7,16 @@ from ..state.device import DeviceSheet
 from ..state.program import LoopProgram, MatmulProgram
 from .slots import Setting, Slot
 
+UPDATE = "aten.copy_.default"
+"""The step that gives an input changed in place its new value."""
+
 
 class KernelSource(Record):
     """Source of one step. `code` defines `function`, called as `function(*reads, *symbols)`.
 
     It gets the tensors named in `reads` (values in order of first use) and the named symbols as ints, allocates its
-    outputs with `torch.empty` on the inputs' device, launches on torch's current stream, and returns one tensor, or a
-    tuple in the order of the program's stores where there are several.
+    outputs with `torch.empty` on the inputs' device (a store `into` an input overwrites that one), launches on torch's
+    current stream, and returns one tensor, or a tuple in the order of the program's stores where there are several.
     """
 
     imports: tuple[str, ...]

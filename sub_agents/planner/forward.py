@@ -6,16 +6,15 @@ from typing import Any
 from ...state.lowered import LoweredGraph, Value
 from ...state.program import ForwardPlan, LoopProgram, MatmulProgram, Step, TorchStep, ViewStep
 from ...state.sizes import Size
+from ..kernel_source import UPDATE
 from .expansion import Expanded, Unplannable, expand
 from .folding import folded, references, renamed_references
+from .in_place import stored_in_place
 from .index_maps import NotAffine, contiguous_strides
 from .layout import Refused
 from .regions import CannotPlace, Grower, Region
 from .strided import base_of, strided
 from .tensors import Call, Tensor
-
-UPDATE = "aten.copy_.default"
-"""How a changed input gets its new value."""
 
 
 def forward_plan(lowered: LoweredGraph) -> ForwardPlan:
@@ -66,7 +65,11 @@ class _Assembly:
     # What must be in memory.
 
     def _results(self, outputs: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
-        yield from zip(self.final, outputs, strict=True)
+        returned = set(references(self.lowered.outputs))
+        for name, tensor in zip(self.final, outputs, strict=True):
+            old = name in returned and base_of(tensor).name in self.lowered.updates
+            # A result that is an input's old value must outlive the input's change.
+            yield name, self.graph.pointwise("copy", tensor, dtype=tensor.dtype) if old else tensor
 
     def _reads(self, call: Call) -> list[Tensor]:
         return [self._viewable(t) for t in call.reads.values()]
@@ -252,6 +255,8 @@ class _Assembly:
         for name in (*self.expanded.inputs, *parameters):
             if name in leaves:
                 self.values[name] = Value(shape=leaves[name].shape, dtype=leaves[name].dtype)
+        strides = self._strides(leaves, used)
+        self.steps = stored_in_place(self.steps, self.values, strides, returns)
         called = {step.op for step in self.steps if isinstance(step, TorchStep)}
         return ForwardPlan(
             inputs=self.expanded.inputs,
@@ -260,7 +265,7 @@ class _Assembly:
             values=self.values,
             steps=tuple(self.steps),
             returns=returns,
-            strides=self._strides(leaves, used),
+            strides=strides,
             scalars=self.expanded.scalars,
             uncovered=tuple(sorted(called - {"constant", UPDATE})),
         )

@@ -249,6 +249,14 @@ def _to_copy(op: Operator) -> Tensor:
     return op.graph.pointwise("cast", x, dtype=op.dtype)
 
 
+@expands("copy")
+def _copy(op: Operator) -> Tensor:
+    """What `copy_` leaves: the source in the shape and type of what it is copied to."""
+    x = cast(op.graph, op.graph.expand(op.tensor(1, "src"), op.shape), op.dtype)
+    assert isinstance(x, Tensor)
+    return x
+
+
 @expands("clone", "alias", "detach", "lift_fresh_copy", "contiguous", "lift_fresh", "positive", "dropout")
 def _identity(op: Operator) -> Tensor:
     if op.name.startswith("dropout") and op.arg(2, "train") and op.arg(1, "p") != 0:

@@ -99,10 +99,14 @@ def parameters(program: LoopProgram, space: Space, setting: Setting, more: Seque
     """The kernel's parameter list: input and output pointers, then what `more` says, then symbols."""
     symbols = [s for s in symbols_of(program) if s not in constants(program, setting)]
     texts: dict[str, str] = {}
+    # What is overwritten has two names: neither may promise to be the only one.
+    shared = {name for store in program.stores if store.into for name in (store.value, store.into)}
     for load in space.loads:
-        texts.setdefault(load.pointer, f"const {STORAGE[load.dtype]}* __restrict__ {load.pointer}")
+        alone = "" if load.value in shared else "__restrict__ "
+        texts.setdefault(load.pointer, f"const {STORAGE[load.dtype]}* {alone}{load.pointer}")
     for store in space.stores:
-        texts.setdefault(store.pointer, f"{STORAGE[store.dtype]}* __restrict__ {store.pointer}")
+        alone = "" if store.value in shared else "__restrict__ "
+        texts.setdefault(store.pointer, f"{STORAGE[store.dtype]}* {alone}{store.pointer}")
     return ", ".join([*texts.values(), *more, *(f"index_t {identifier(s)}" for s in symbols)])
 
 
@@ -142,9 +146,12 @@ def render_source(program: LoopProgram, cuda: str, host: Host, values: Values, s
     name = identifier(program.name)
     reads = [identifier(value) for value in reads_of(program)]
     device = f"{reads[0]}.device" if reads else '"cuda"'
-    outputs = dict.fromkeys(store.value for store in program.stores)
+    outputs = {store.value: store.into for store in program.stores}
     body = []
-    for output in outputs:
+    for output, into in outputs.items():
+        if into:
+            body.append(f"{identifier(output)} = {identifier(into)}")
+            continue
         shape, dtype = values[output]
         body.append(f"{identifier(output)} = torch.empty({_tuple(shape)}, dtype=torch.{dtype}, device={device})")
     returned = ", ".join(identifier(output) for output in outputs)

@@ -46,8 +46,11 @@ def arguments(program: LoopProgram, values: Values) -> str:
 
 
 def allocations(program: LoopProgram, values: Values) -> list[str]:
-    """A host line for each output."""
-    return [allocation(program, name, *values[name]) for name in dict.fromkeys(s.value for s in program.stores)]
+    """A host line for each output: a tensor of its own, or the input that it overwrites."""
+    return [
+        f"{store.value} = {store.into}" if store.into else allocation(program, store.value, *values[store.value])
+        for store in {store.value: store for store in program.stores}.values()
+    ]
 
 
 def allocation(program: LoopProgram, name: str, shape: tuple[Size, ...], dtype: str) -> str:

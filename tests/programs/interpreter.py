@@ -77,7 +77,9 @@ def _run_loop(program: LoopProgram, tensors: Tensors, symbols: Mapping[str, int]
     space = [value(s, symbols) for s in program.space]
     names = {load.name: _gather(tensors, load, space, symbols) for load in program.loads}
     _run_body(program, names, space, symbols)
-    return _run_stores(program, names, space, symbols, plan)
+    made = _run_stores(program, names, space, symbols, plan)
+    over = {store.value: tensors[store.into] for store in program.stores if store.into}
+    return {name: over[name].copy_(found) if name in over else found for name, found in made.items()}
 
 
 def _run_matmul(program: MatmulProgram, tensors: Tensors, symbols: Mapping[str, int], plan: ForwardPlan) -> Tensors:

@@ -264,6 +264,15 @@ def _normal(dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
     return [torch.randn(shape).to(dtype) for shape in shapes]
 
 
+def overwriting(case: Case) -> Case:
+    """The same program with its result stored into its first input."""
+    plan, inputs = case
+    (step,) = plan.steps
+    assert isinstance(step, LoopProgram)
+    stores = tuple(store.model_copy(update={"into": step.loads[0].value}) for store in step.stores)
+    return plan.model_copy(update={"steps": (step.model_copy(update={"stores": stores}),)}), inputs
+
+
 def cases() -> dict[str, Case]:
     """All cases by name. Draws from a fixed seed."""
     torch.manual_seed(7)
@@ -291,6 +300,10 @@ def cases() -> dict[str, Case]:
         "softmax_free_empty": free(symbolic, torch.randn(0, 131)),
         "relu_add_free_empty": free(examples.EXAMPLES["relu_add_symbolic"], torch.randn(0, 70), torch.randn(70)),
         "sum_of_nothing": sum_of_nothing(),
+        "softmax_overwriting": overwriting(free(examples.softmax(5, 3001), torch.randn(5, 3001))),
+        "relu_add_overwriting": overwriting(
+            free(examples.EXAMPLES["relu_add_symbolic"], torch.randn(33, 70), torch.randn(70))
+        ),
         "sum_free_long": free(examples.EXAMPLES["sum_all_symbolic"], torch.randn(70001)),
     }
     for name, plan in examples.EXAMPLES.items():

@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 import warnings
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -108,9 +109,9 @@ def interpret(template: Template, count: int = 2) -> dict[str, float | str]:
 def _interpreted(template: Template, case: Case, setting: Setting, folder: Path) -> float | str:
     plan, inputs = case
     source = rendered(template, plan, setting)
-    tensors = dict(zip(plan.inputs, inputs, strict=True))
+    tensors = dict(zip(plan.inputs, deepcopy(inputs), strict=True))
     sizes = {symbol.name: inputs[symbol.input].shape[symbol.dim] for symbol in plan.symbols}
-    expected = run_plan(plan, inputs)
+    expected = run_plan(plan, deepcopy(inputs))
     try:
         got = load(source, folder)(*(tensors[name] for name in source.reads), *(sizes[name] for name in source.symbols))
     except Exception as error:  # noqa: BLE001 - the test shows what a kernel raised, with its case

@@ -70,6 +70,30 @@ class Model(nn.Module):
         return x * 2 + s0, x.sum(-1)
 """
 
+OVERWRITTEN = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, average, weight):
+        average.mul_(0.9).add_(weight, alpha=0.1)
+        return average
+"""
+
+COUNTED = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(6))
+
+    def forward(self, x):
+        self.scale.mul_(0.5).add_(1.0)
+        return x * self.scale
+"""
+
 STRIDED = """import torch
 from torch import nn
 
@@ -174,6 +198,26 @@ def test_an_input_changed_in_place_is_changed_in_the_callers_own_tensor() -> Non
         mine, theirs = x.clone(memory_format=torch.preserve_format), x.clone(memory_format=torch.preserve_format)
         torch.testing.assert_close(new(inputs[0], mine, 3), model(inputs[0], theirs, 3))
         torch.testing.assert_close(mine, theirs)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("x", [torch.randn(4, 6), torch.randn(6, 4).t(), torch.randn(9, 12)[::2, ::2][:4]])
+def test_a_kernel_that_overwrites_an_input_reaches_the_callers_tensor_however_it_lies(x: torch.Tensor) -> None:
+    source, model, new = candidate(OVERWRITTEN, [torch.randn(4, 6), torch.randn(4, 6)])
+    assert "if average is not average_given:" in source
+    mine, theirs = x.clone(memory_format=torch.preserve_format), x.clone(memory_format=torch.preserve_format)
+    y = torch.randn(4, 6)
+    torch.testing.assert_close(new(mine, y), model(theirs, y))
+    torch.testing.assert_close(mine, theirs)
+
+
+@torch.no_grad()
+def test_a_buffer_that_is_counted_up_keeps_its_new_value() -> None:
+    _, model, new = candidate(COUNTED, [torch.randn(4, 6)])
+    for _ in range(2):
+        x = torch.randn(4, 6)
+        torch.testing.assert_close(new(x), model(x))
+    torch.testing.assert_close(new.scale, model.scale)
 
 
 def test_a_scalar_other_than_planned_is_refused() -> None:

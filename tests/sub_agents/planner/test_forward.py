@@ -216,6 +216,24 @@ def test_a_change_in_place_is_a_copy_after_everything_else() -> None:
     assert plan.uncovered == ()
 
 
+def test_a_kernel_that_reads_and_writes_an_input_at_the_same_places_stores_into_it() -> None:
+    plan, _, _ = planned("in_place_input")
+    (step,) = kernels(plan)
+    assert [(store.into, store.strides) for store in step.stores] == [(step.loads[0].value, step.loads[0].strides)]
+
+
+@pytest.mark.parametrize("name", ["in_place_and_result", "in_place_read_after"])
+def test_an_input_whose_old_value_is_needed_elsewhere_is_left_alone_by_kernels(name: str) -> None:
+    plan, _, _ = planned(name)
+    assert [store.into for step in kernels(plan) for store in step.stores if store.into] == []
+
+
+def test_a_normalisation_in_place_overwrites_its_rows_and_a_running_mean_does_not() -> None:
+    (step,) = kernels(planned("in_place_softmax")[0])
+    assert [bool(store.into) for store in step.stores] == [True]
+    assert all(not store.into for step in kernels(planned("in_place_running")[0]) for store in step.stores)
+
+
 def test_packed_projections_are_read_in_place() -> None:
     plan, _, _ = planned("packed_heads", fixed=True)
     (step,) = kernels(plan)
