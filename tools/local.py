@@ -1,6 +1,5 @@
 """The harness on this machine: one fork server, a judge a problem, a box a candidate. With no GPU, a dry run."""
 
-import os
 import shutil
 import tempfile
 import threading
@@ -8,66 +7,33 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
-from ..state.base import Record, digest
 from ..state.candidate import Candidate, reference_as_candidate
 from ..state.device import DeviceSheet
-from ..state.errors import InfraError, InvalidInput
+from ..state.errors import InfraError
 from ..state.evaluation import CompileReport, Evaluation, Status, Tier
 from ..state.lowered import LoweredGraph
 from ..state.problem import Problem
 from ..state.profile import Profile
 from ..state.timing import Baseline, Baselines
-from . import device_sheets, estimate, roofline, wire
+from . import device_search, estimate, roofline
 from .baseline_file import BaselineFile
 from .cell import Cell
 from .compile_pool import Compiled, CompilePool
 from .compiler_output import decisive_line
 from .fork_server import Spawn
 from .harness import Harness
+from .harness_settings import HarnessSettings
 from .judge_handle import JudgeHandle
 from .problem_reader import ProblemReader
 from .screen import screen
 from .server_process import ServerProcess
 
-BASELINE_NAMES = ("eager", "compile", "max-autotune", "cuda-graphs")
+__all__ = ["HarnessSettings", "LocalHarness", "open_harness"]
 _PROBE_S = 120.0
-_LEAST_FREE_SHARE = 0.5
-"""A GPU with less of its memory free is somebody else's."""
-_IDENTITY_ATTEMPTS = 3
-_GIVE_UP = 2.0
-"""Candidates this many times slower than the best are not timed to the end."""
-_PROBE_S = 120.0
-_LEAST_FREE_SHARE = 0.5
-"""A GPU with less of its memory free is somebody else's."""
 _IDENTITY_ATTEMPTS = 3
 _GIVE_UP = 2.0
 """Candidates this many times slower than the best are not timed to the end."""
 _OPEN_S, _BASELINE_S, _EVALUATE_S = 180.0, 400.0, 600.0
-
-
-class HarnessSettings(Record):
-    """How to judge on this machine."""
-
-    work_dir: Path | None = None
-    """Scratch space and caches; a temporary folder where None."""
-    dry_run: bool | None = None
-    """None: a dry run exactly where there is no GPU."""
-    require_gpu: bool = False
-    arch: str = "sm_90"
-    """What a dry run compiles for."""
-    gpu: int = 0
-    baseline_file: Path | None = None
-    """Cached baselines: read, and extended by what is measured."""
-    baseline_names: tuple[str, ...] = BASELINE_NAMES
-    compile_workers: int = Field(default_factory=lambda: max(1, min(8, (os.cpu_count() or 2) // 2)))
-    max_memory_bytes: int = 24 << 30
-    """Host memory that one candidate may use."""
-    namespaces: bool = True
-    call_limit_s: float | None = None
-    """The longest that one call of a candidate may take; None: 10 s where it was compiled ahead, 60 s elsewhere."""
-    start_timeout_s: float = 120.0
 
 
 def open_harness(settings: HarnessSettings) -> Harness:
@@ -106,9 +72,9 @@ class LocalHarness:
     def _start(self) -> None:
         settings = self.settings
         self._servers.append(ServerProcess(self.work_dir, settings.start_timeout_s, interpret=False, gpu=settings.gpu))
-        if not self._expects_gpu():
+        if not device_search.expects_gpu(settings):
             self._start_interpreter()
-        self._device = self._find_device()
+        self._device = device_search.find(self._servers[0], self.work_dir, settings)
         self.dry = self._device.simulated
         if self.dry and len(self._servers) == 1:
             self._start_interpreter()
@@ -344,51 +310,10 @@ class LocalHarness:
             for w in problem.workloads
         }
 
-    def _expects_gpu(self) -> bool:
-        """Whether it is worth asking a worker for a GPU."""
-        return self.settings.dry_run is not True and any(Path("/dev").glob("nvidia[0-9]*"))
-
     def _start_interpreter(self) -> None:
         """Triton decides at import whether it interprets, so a dry run's candidates need a server of their own; the
         first one compiles."""
         self._servers.append(ServerProcess(self.work_dir, self.settings.start_timeout_s, interpret=True))
-
-    def _find_device(self) -> DeviceSheet:
-        versions = dict(self._servers[0].hello().get("versions", {}))
-        why = "a dry run was asked for" if self.settings.dry_run else "there is none"
-        if self._expects_gpu():
-            sheet, why = self._probe(versions)
-            if sheet is not None:
-                return sheet
-        if self.settings.require_gpu:
-            raise InvalidInput(f"--require-gpu: no usable GPU ({why}); leave it out for a dry run")
-        return device_sheets.target_sheet(self.settings.arch, versions)
-
-    def _probe(self, versions: dict[str, str]) -> tuple[DeviceSheet | None, str]:
-        """The GPU as measured, once for a work folder and set of versions; or why there is none."""
-        cache = self.work_dir / f"device-{digest(self.settings.gpu, versions)[:12]}.json"
-        if cache.exists():
-            return DeviceSheet.model_validate_json(cache.read_text()), ""
-        client = self._servers[0].client
-        pid, channel = client.spawn(Spawn("device"))
-        try:
-            reply = wire.receive(channel, _PROBE_S).body
-        except wire.WireError as error:
-            reply = {"gpu": None, "why": f"probing it failed: {error}"}
-        finally:
-            channel.close()
-            client.kill(pid)
-        gpu = reply["gpu"]
-        if gpu is None:
-            return None, str(reply["why"])
-        if gpu["free_bytes"] < _LEAST_FREE_SHARE * gpu["memory_bytes"]:
-            free, total = gpu["free_bytes"] >> 30, gpu["memory_bytes"] >> 30
-            raise InvalidInput(
-                f"GPU {self.settings.gpu} is busy: {free} of {total} GiB are free; end what runs on it, or use --gpu"
-            )
-        sheet = device_sheets.measured_sheet(gpu, versions)
-        cache.write_text(sheet.model_dump_json())
-        return sheet, ""
 
 
 def _is_one(reply: dict[str, Any]) -> bool:
