@@ -1,7 +1,9 @@
 """The few Linux calls that isolation needs and Python 3.11 does not wrap."""
 
 import ctypes
+import fcntl
 import os
+import socket
 import struct
 
 CLONE_NEWNS = 0x00020000
@@ -19,6 +21,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRI
 _PR_CAPBSET_DROP, _CAPABILITIES, _CAPABILITY_VERSION_3 = 24, 64, 0x20080522
 _SYS_MOUNT_SETATTR = 442
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 1
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _MOUNT_ATTR = struct.Struct("QQQQ")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,6 +58,12 @@ def _set_attributes(target: str, flags: int, added: int, removed: int) -> None:
     attributes = _MOUNT_ATTR.pack(added, removed, 0, 0)
     arguments = (_SYS_MOUNT_SETATTR, _AT_FDCWD, target.encode(), flags, attributes, len(attributes))
     _check(int(_libc.syscall(*arguments)), f"mount_setattr {target}")
+
+
+def bring_up_loopback() -> None:
+    """Makes 127.0.0.1 answer in this network namespace. Raises OSError without the right to."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
 
 
 def drop_capabilities() -> None:

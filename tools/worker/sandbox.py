@@ -40,6 +40,11 @@ class Box(Record):
     max_processes: int = 512
     namespaces: bool = True
     """False leaves them out, for machines that refuse them half-way."""
+    origin: str = ""
+    """Folder that is shown as `scratch`, where that is another one; needs namespaces."""
+    tool: bool = False
+    """A profiler or sanitizer runs in it beside the candidate: it talks over loopback, and keeps its user so that the
+    candidate, which drops to another, can neither stop it nor write what it writes."""
 
 
 def interpreter_folders() -> list[str]:
@@ -121,10 +126,22 @@ def enter(box: Box, namespaced: bool) -> list[str]:
     os.environ.update(environment)
     tempfile.tempdir = box.scratch  # the server may have settled on /tmp already
     _limit(box)
-    notes.extend(_drop_privileges(box, namespaced))
+    if box.tool:
+        notes.extend(_loopback(namespaced))
+    else:
+        notes.extend(drop_privileges(box, namespaced))
     linux.prctl_no_new_privileges()
     linux.prctl_death_signal(signal.SIGKILL)
     return notes
+
+
+def _loopback(namespaced: bool) -> list[str]:
+    try:
+        if namespaced:
+            linux.bring_up_loopback()
+    except OSError as error:
+        return [f"loopback: {error}"]
+    return []
 
 
 def _mount_view(box: Box) -> list[str]:
@@ -139,8 +156,9 @@ def _mount_view(box: Box) -> list[str]:
         sealed = False
         notes.append(f"file systems stay writable where their permissions allow: {error}")
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
-    shown = [(p, True) for p in (*interpreter_folders(), *box.readable) if Path(p).exists()] + [(box.scratch, False)]
-    handles = [(p, os.open(p, os.O_PATH | os.O_DIRECTORY), ro) for p, ro in shown]
+    shown = [(p, p, True) for p in (*interpreter_folders(), *box.readable) if Path(p).exists()]
+    shown.append((box.scratch, box.origin or box.scratch, False))
+    handles = [(p, os.open(source, os.O_PATH | os.O_DIRECTORY), ro) for p, source, ro in shown]
     covers = _outermost(
         [p for p in (*box.hidden, "/tmp", "/var/tmp", "/root", "/home", "/dev/shm") if Path(p).is_dir()]
     )
@@ -193,7 +211,8 @@ def _closed_to_others(folder: Path) -> bool:
     return any(not parent.stat().st_mode & stat.S_IXOTH for parent in folder.parents)
 
 
-def _drop_privileges(box: Box, namespaced: bool) -> list[str]:
+def drop_privileges(box: Box, namespaced: bool) -> list[str]:
+    """Becomes an unprivileged user who owns the scratch folder; notes where that cannot be had."""
     if os.geteuid() != 0:
         return ["user: no privileges to drop"]
     inside_user_namespace = "0 0 4294967295" not in " ".join(Path("/proc/self/uid_map").read_text().split())

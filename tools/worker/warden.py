@@ -65,7 +65,7 @@ def _watch(
             _, status = os.waitpid(boxed, 0)
         elif _memory_bytes(boxed, namespaced, max_memory_bytes) > max_memory_bytes:
             why = "memory"
-        elif polls % _POLLS_A_LOOK == 0 and _disk_bytes(box.scratch) > box.max_scratch_bytes:
+        elif polls % _POLLS_A_LOOK == 0 and _disk_bytes(box.origin or box.scratch) > box.max_scratch_bytes:
             why = "disk"
         else:
             time.sleep(_POLL_S)
