@@ -1,0 +1,69 @@
+"""Whose kernel is it: told by its name as a profiler or a sanitizer prints it.
+
+A name is the only thing that these tools have in common. A candidate can name its kernel as it likes, so a kind is
+shown and counted, and the share of own kernels counts names that the candidate's own source or compile defines.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from ..state.evidence import KernelKind
+from ..state.syntax import parse
+
+_ATTRIBUTES = r"(?:__(?:launch_bounds|cluster_dims)__\s*\([^)]*\)\s*)*"
+_GLOBAL = re.compile(rf"__global__\s+{_ATTRIBUTES}void\s+{_ATTRIBUTES}(\w+)")
+_LIBRARIES: tuple[tuple[str, str], ...] = (
+    ("inductor", r"^triton_(?:poi|red|per|tem|mm|for)_"),
+    ("cudnn", r"cudnn|implicit_convolve|xmma_(?:fprop|dgrad|wgrad)|convolve_|winograd|nchwToNhwc|nhwcToNchw"),
+    (
+        "cublas",
+        r"cublas|nvjet|xmma_gemm|gemv|splitKreduce|(?:volta|turing|ampere|maxwell|hopper|sm\d+)_\w*(?:gemm|s1688|s16816)",
+    ),
+    ("cutlass", r"cutlass"),
+    ("cub", r"\b(?:cub|thrust)::|DeviceReduce|DeviceScan|DeviceRadixSort"),
+    ("pytorch", r"\b(?:at|c10|torch|pytorch_flash)::|^(?:void )?(?:flash_|fmha_)|^(?:void )?(?:elementwise|vectorized_elementwise|unrolled_elementwise)_kernel"),
+)
+"""In this order: PyTorch wraps cub, cuDNN and cuBLAS use CUTLASS."""
+
+
+def own_kernel_names(source: str) -> set[str]:
+    """Names of the kernels that a candidate's source defines: `@triton.jit` functions and `__global__` ones."""
+    names = set(_GLOBAL.findall(source))
+    for node in ast.walk(parse(source)):
+        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list):
+            names.add(node.name)
+    return names
+
+
+def compiled_names(kernels: Iterable[str], source_names: set[str]) -> set[str]:
+    """Names that a candidate's own compile met, less those of libraries: they may be put together at run time."""
+    return {name for name in map(base_name, kernels) if name in source_names or library_of(name) == "other"}
+
+
+def base_name(kernel: str) -> str:
+    """A kernel's name without return type, namespace, template arguments and parameters."""
+    text = kernel.split("(")[0].split("<")[0].strip()
+    return text.split()[-1].split("::")[-1] if text else ""
+
+
+def library_of(kernel: str) -> KernelKind:
+    """The library that a name looks like, `other` where it looks like none."""
+    for kind, pattern in _LIBRARIES:
+        if re.search(pattern, kernel):
+            return cast(KernelKind, kind)
+    return "other"
+
+
+def kind_of(kernel: str, own: set[str]) -> KernelKind:
+    """`own` for a name that the candidate defines, else the library that it looks like."""
+    return "own" if base_name(kernel) in own else library_of(kernel)
+
+
+def custom_share(kernels: Mapping[str, float], own: set[str]) -> float | None:
+    """Share of time in own kernels, in [0, 1]; None where nothing was seen. Times in any one unit, by kernel name."""
+    total = sum(kernels.values())
+    if total <= 0:
+        return None
+    return min(1.0, sum(ms for name, ms in kernels.items() if base_name(name) in own) / total)

@@ -1,0 +1,1 @@
+"""Nsight Compute: what is measured, how it is asked, and how its answer is read."""

@@ -1,0 +1,1 @@
+"""compute-sanitizer: how it is asked, and how its answer is read."""
