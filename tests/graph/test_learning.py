@@ -3,16 +3,14 @@
 from pathlib import Path
 
 import pytest
-from scripted.collaborators import GPU, SOURCE, ScriptedHarness, kernel
+from scripted.collaborators import SOURCE, ScriptedHarness, kernel
 
-from warpsmith.graph.diagnosis import COMPUTE, MEMORY, OCCUPANCY, bottleneck
 from warpsmith.graph.feedback import make_feedback
 from warpsmith.graph.keeping import best_of_each_language, keepable, ranked
 from warpsmith.graph.search import PhasedSearch, Standing, next_phase, quota_left, rng_seed
 from warpsmith.state.candidate import Candidate
 from warpsmith.state.channels import Context, State
-from warpsmith.state.evaluation import Check, CompileReport, Evaluation, KernelResources, Status
-from warpsmith.state.profile import KernelProfile, Profile
+from warpsmith.state.evaluation import Check, Evaluation, Status
 from warpsmith.state.trajectory import Row
 
 
@@ -62,34 +60,6 @@ def test_a_hidden_workload_is_named_by_class_only(judge):
     hidden = Check(workload="secret", draw="spike", passed=False, worst="at [3, 7]: 1 for 2", hidden=True)
     heard = make_feedback(wrong.model_copy(update={"checks": (hidden,)}), None, 2.0, "")
     assert heard.error_digest == "incorrect_numerical on a hidden workload"
-
-
-def counters(**metrics: float) -> Profile:
-    named = {MEMORY: 0.1, COMPUTE: 0.1, OCCUPANCY: 0.5, **metrics}
-    return Profile(candidate="k", kernels=(KernelProfile(name="main", duration_ms=1, share=1, metrics=named),))
-
-
-@pytest.mark.parametrize(
-    ("metrics", "found"),
-    [({MEMORY: 0.9}, "memory bandwidth"), ({COMPUTE: 0.9}, "compute"), ({OCCUPANCY: 0.1}, "latency"), ({}, "latency")],
-)
-def test_counters_name_the_saturated_unit(judge, metrics, found):
-    assert bottleneck(judge(kernel("triton", 16)), counters(**metrics), GPU).startswith(found)
-
-
-def test_spills_are_seen_without_counters(judge):
-    spilling = CompileReport(ok=True, seconds=1, kernels=(KernelResources(name="main", registers=255, spill_bytes=64),))
-    evaluation = judge(kernel("triton", 16)).model_copy(update={"compile": spilling})
-    assert bottleneck(evaluation, None, GPU).startswith("registers: main spills 64 bytes")
-
-
-def test_time_spent_outside_comes_before_counters(judge):
-    evaluation = judge(kernel("triton", 16)).model_copy(update={"custom_share": 0.2})
-    assert bottleneck(evaluation, counters(), GPU).startswith("outside: 80%")
-
-
-def test_a_failed_kernel_has_no_bottleneck(judge):
-    assert bottleneck(judge(kernel("triton", 64, fate="wrong")), counters(), GPU) == ""
 
 
 def test_only_passed_is_kept_on_a_gpu_and_only_estimates_in_a_dry_run():
