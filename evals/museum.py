@@ -57,6 +57,7 @@ def open_museum(folder: Path, gpu: int = 0, require_gpu: bool = False, dry_run: 
         gpu=gpu,
         require_gpu=require_gpu,
         dry_run=dry_run,
+        racing=False,
         baseline_names=("eager",),
         max_memory_bytes=min(MOST_HOST_MEMORY_BYTES, _machine_bytes() // 4),
         compile_workers=max(3, (os.cpu_count() or 2) // 2),

@@ -30,4 +30,6 @@ class HarnessSettings(Record):
     namespaces: bool = True
     call_limit_s: float | None = None
     """The longest that one call of a candidate may take; None: 10 s where it was compiled ahead, 60 s elsewhere."""
+    racing: bool = True
+    """Whether a candidate far behind the best of this harness is given up; off where each is judged for itself."""
     start_timeout_s: float = 120.0

@@ -210,7 +210,7 @@ class LocalHarness:
                         "path": str(self.compiler.box_of(compiled, candidate) / "candidate.py"),
                         "compiled": not self.dry and bool(compiled.report.kernels) and not compiled.report.warnings,
                         "call_limit_s": self.settings.call_limit_s,
-                        "give_up_ms": _GIVE_UP * self._best_ms[problem.id] if problem.id in self._best_ms else None,
+                        "give_up_ms": self._give_up_ms(problem),
                         "tier": tier,
                     }
                     return self._judge(problem).ask_about(cell, op, fields, self._quiet)
@@ -221,10 +221,14 @@ class LocalHarness:
                     raise
         raise AssertionError("unreachable")
 
+    def _give_up_ms(self, problem: Problem) -> float | None:
+        best_ms = self._best_ms.get(problem.id) if self.settings.racing else None
+        return None if best_ms is None else _GIVE_UP * best_ms
+
     def _cell(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> Cell:
         """A ready process with its GPU context open; never started while another is being timed."""
         scratch = self.compiler.fresh_box(compiled, candidate)
-        params = {"device": "cpu" if self.dry else "cuda:0"}
+        params = {"device": "cpu" if self.dry else "cuda:0", "arch": self._device.arch}
         request = Spawn("candidate", params, self._box(scratch, problem), self.settings.max_memory_bytes)
         with self._quiet:
             cell = Cell(self._server, request, _EVALUATE_S)
@@ -294,7 +298,12 @@ class LocalHarness:
         device = "cpu" if self.dry else "cuda:0"
         judge = JudgeHandle(
             self._server,
-            {"device": device, "work_dir": str(self.work_dir), "compile_threads": self.settings.compile_workers},
+            {
+                "device": device,
+                "arch": self._device.arch,
+                "work_dir": str(self.work_dir),
+                "compile_threads": self.settings.compile_workers,
+            },
         )
         best = {} if self.dry else self._best_baselines(problem)
         judge.ask(

@@ -8,7 +8,8 @@ from statistics import median, pstdev
 from ..state.timing import Sample
 
 SPREAD_LIMIT = 0.05
-"""Largest spread (trimmed standard deviation over median) of a timing that counts as stable."""
+"""Largest spread (trimmed standard deviation over median) of a timing that counts as stable, and largest width of its
+median's 95% interval: where samples scatter but their median is known, the time is."""
 RESOLUTION_MS = 3e-4
 """Events tick in steps of 32 ns and scatter by a few of them: below 6 us that alone is more than 5%."""
 NOISE = 0.01
@@ -48,9 +49,10 @@ def spread(values: Sequence[float]) -> float:
 
 
 def stable(values: Sequence[float]) -> bool:
-    """Whether times in ms are steady: a spread within 5%, or within what events can resolve for very short calls."""
-    found = spread(values)
-    return found <= SPREAD_LIMIT or found * median(values) <= RESOLUTION_MS
+    """Whether times in ms are steady: their spread or their median's interval within 5%, or what events resolve."""
+    found, middle = spread(values), median(values)
+    low, high = interval(values)
+    return found <= SPREAD_LIMIT or high - low <= SPREAD_LIMIT * middle or found * middle <= RESOLUTION_MS
 
 
 def sample(values: Sequence[float]) -> Sample:

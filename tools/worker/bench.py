@@ -1,14 +1,17 @@
 """One workload set up for measuring: the judge's shared buffers, the flush, and the calls on its own side."""
 
+import os
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from . import buffers, structure
+from . import buffers, layouts, structure
 from .clock import Stopwatch
 from .expectation import clone_nested
 
 _FLUSH_FACTOR = 3
+_DECOYS = 4
 
 
 class Flush:
@@ -26,49 +29,89 @@ class Flush:
             torch.cuda.synchronize()
 
 
-class Bench:
-    """Shared input and output buffers of one workload; `sets` of each, one after the other."""
+@dataclass(frozen=True)
+class BenchPlan:
+    """How many sets of buffers, and how inputs lie in them."""
 
-    def __init__(self, inputs: list[Any], outputs: list[torch.Tensor], device: torch.device, sets: int = 1) -> None:
+    sets: int = 2
+    layout: layouts.Name = "plain"
+
+
+class Bench:
+    """Shared buffers of one workload: `sets` of inputs and outputs, at addresses of their own.
+
+    Every draw goes to a set that nobody can predict: a candidate that keeps a pointer computes from stale values.
+    """
+
+    def __init__(self, inputs: list[Any], outputs: list[torch.Tensor], device: torch.device, plan: BenchPlan) -> None:
         self.device = device
-        self.sets = sets
+        self.sets = plan.sets
         self.description, tensors = structure.flatten(inputs)
-        self.input_layout = buffers.Layout([buffers.spec_of(tensor) for tensor in tensors])
+        specs = [layouts.SPECS[plan.layout](buffers.spec_of(tensor)) for tensor in tensors]
+        self.input_layout = buffers.Layout(specs, layouts.skew_bytes(plan.layout, specs))
         contiguous = [torch.empty(t.shape, dtype=t.dtype, device="meta") for t in outputs]
         self.output_layout = buffers.Layout([buffers.spec_of(tensor) for tensor in contiguous])
-        self.source = buffers.allocate(self.input_layout.size_bytes * sets, device)
-        self.sink = buffers.allocate(self.output_layout.size_bytes * sets, device)
+        self.source = buffers.allocate(self.input_layout.size_bytes * self.sets, device)
+        self.sink = buffers.allocate(self.output_layout.size_bytes * self.sets, device)
+        self.current = 0
+        """The set that the last draw was written to."""
+        self._decoys: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
 
-    def input_tensors(self, index: int = 0) -> list[torch.Tensor]:
-        """The judge's views of one input set."""
+    def input_tensors(self, index: int | None = None) -> list[torch.Tensor]:
+        """The judge's views of one input set, by default the current one."""
         return self._views(self.source, self.input_layout, index)
 
-    def output_tensors(self, index: int = 0) -> list[torch.Tensor]:
-        """The judge's views of what a candidate delivered for one input set."""
+    def output_tensors(self, index: int | None = None) -> list[torch.Tensor]:
+        """The judge's views of what a candidate delivered for one input set, by default the current one."""
         return self._views(self.sink, self.output_layout, index)
 
-    def arguments(self, index: int = 0) -> list[Any]:
-        """One input set as forward's arguments, over the shared buffer."""
-        return list(structure.unflatten(self.description, self.input_tensors(index)))
-
-    def write(self, values: list[Any], index: int = 0, wait: bool = True) -> None:
-        """Writes one draw into the shared buffer and poisons the outputs, then waits for both."""
+    def write(self, values: list[Any], index: int | None = None) -> None:
+        """Writes one draw to a set (by default any), poisons its outputs, and waits for both."""
+        self.current = int.from_bytes(os.urandom(4), "little") % self.sets if index is None else index
         _, tensors = structure.flatten(values)
-        for target, value in zip(self.input_tensors(index), tensors, strict=True):
+        for target, value in zip(self.input_tensors(), tensors, strict=True):
             narrow_target, narrow_value = target, value
             for dim, stride in enumerate(target.stride()):
                 if stride == 0 and target.shape[dim] > 1:
                     narrow_target = narrow_target.narrow(dim, 0, 1)
                     narrow_value = narrow_value.narrow(dim, 0, 1)
             narrow_target.copy_(narrow_value)
-        self.poison(index)
-        if wait:
-            self.wait()
+        self.poison()
+        self.wait()
 
-    def poison(self, index: int = 0) -> None:
-        """Fills one output set with a pattern that is NaN in every floating type, so that unwritten elements show."""
+    def poison(self) -> None:
+        """Fills the current outputs with a pattern that is NaN in every floating type: unwritten elements show."""
         size = self.output_layout.size_bytes
-        self.sink.bytes[index * size : (index + 1) * size].fill_(0xFF)
+        self.sink.bytes[self.current * size : (self.current + 1) * size].fill_(0xFF)
+
+    def mislead(self) -> None:
+        """Puts other values of the same tensor at a few places of every floating input, until `restore`.
+
+        Whoever reads inputs while the cache is emptied, ahead of the call, reads wrong ones.
+        """
+        self._decoys = []
+        for tensor in self.input_tensors():
+            if not tensor.is_floating_point() or tensor.numel() < 2:
+                continue
+            flat = tensor.as_strided((buffers.storage_bytes(buffers.spec_of(tensor)) // tensor.element_size(),), (1,))
+            places, others = torch.randint(flat.numel(), (2, _DECOYS), device=flat.device, generator=self._generator())
+            self._decoys.append((flat, places, flat[places]))
+            flat[places] = flat[others]
+
+    def restore(self) -> None:
+        """Puts the right values back, and waits."""
+        for flat, places, values in reversed(self._decoys):
+            flat[places] = values
+        self._decoys = []
+        self.wait()
+
+    def _generator(self) -> torch.Generator:
+        if self._random is None:
+            self._random = torch.Generator(device=self.device)
+            self._random.manual_seed(int.from_bytes(os.urandom(7), "little"))
+        return self._random
+
+    _random: torch.Generator | None = None
 
     def wait(self) -> None:
         if self.device.type == "cuda":
@@ -84,8 +127,6 @@ class Bench:
         }
         fds = [self.source.export(), self.sink.export()]
         if self.device.type != "cuda":
-            import os
-
             fds = [os.dup(descriptor) for descriptor in fds]
         return fields, fds
 
@@ -94,34 +135,33 @@ class Bench:
             if isinstance(buffer, buffers.DeviceBuffer):
                 buffer.release()
 
-    @staticmethod
-    def _views(buffer: buffers.Buffer, layout: buffers.Layout, index: int) -> list[torch.Tensor]:
-        shift = index * layout.size_bytes
-        return [
-            buffers.view(buffer, spec, offset + shift)
-            for spec, offset in zip(layout.specs, layout.offsets, strict=True)
-        ]
+    def _views(self, buffer: buffers.Buffer, layout: buffers.Layout, index: int | None) -> list[torch.Tensor]:
+        return layout.views(buffer, (self.current if index is None else index) * layout.size_bytes)
 
 
 class OwnCalls:
     """Calls of a baseline in the judge's own process, timed as the child times the candidate."""
 
-    def __init__(self, call: Any, device: torch.device) -> None:
+    def __init__(self, call: Any, stopwatch: Stopwatch) -> None:
         self.call = call
-        self.stopwatch = Stopwatch(device)
+        self.stopwatch = stopwatch
         self.lead = Lead()
+        self.host_ms = 0.0
+        """The host's time to enqueue the last call."""
+        self.late = False
 
     def warm_up(self, arguments: list[Any], count: int = 3) -> None:
         """Runs a few times and learns how long the host takes to enqueue."""
         for _ in range(count):
-            _, _, host_ms = self.stopwatch.time(self.call, clone_nested(arguments), 0.0)
-            self.lead.learn(host_ms)
+            reading = self.stopwatch.time(self.call, clone_nested(arguments), 0.0)
+            self.lead.learn(reading.host_ms)
 
     def time(self, arguments: list[Any]) -> tuple[Any, float]:
         """One call: result and ms. `Lead.exposed` tells whether the launch was hidden."""
-        result, milliseconds, host_ms = self.stopwatch.time(self.call, arguments, self.lead.ms)
-        self.lead.learn(host_ms)
-        return result, milliseconds
+        reading = self.stopwatch.time(self.call, arguments, self.lead.ms)
+        self.lead.learn(reading.host_ms)
+        self.host_ms, self.late = reading.host_ms, reading.late
+        return reading.result, reading.ms
 
 
 class Lead:

@@ -152,27 +152,29 @@ def view(buffer: Buffer, spec: TensorSpec, offset_bytes: int = 0) -> torch.Tenso
 
 
 class Layout:
-    """Places several tensors in one buffer, each aligned to 256 bytes as the allocator would."""
+    """Places several tensors in one buffer, aligned to 256 bytes as by the allocator, then moved by a skew."""
 
-    def __init__(self, specs: list[TensorSpec]) -> None:
+    def __init__(self, specs: list[TensorSpec], skew_bytes: list[int] | None = None) -> None:
         self.specs = specs
+        self.skew_bytes = skew_bytes or [0] * len(specs)
         self.offsets: list[int] = []
         position = 0
-        for spec in specs:
-            self.offsets.append(position)
-            position += -(-storage_bytes(spec) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        for spec, skew in zip(specs, self.skew_bytes, strict=True):
+            self.offsets.append(position + skew)
+            position += -(-(storage_bytes(spec) + skew) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         self.size_bytes = max(position, ALIGNMENT_BYTES)
 
-    def views(self, buffer: Buffer) -> list[torch.Tensor]:
-        return [view(buffer, spec, offset) for spec, offset in zip(self.specs, self.offsets, strict=True)]
+    def views(self, buffer: Buffer, first_byte: int = 0) -> list[torch.Tensor]:
+        """The tensors, where the layout begins at that byte of the buffer."""
+        places = zip(self.specs, self.offsets, strict=True)
+        return [view(buffer, spec, offset + first_byte) for spec, offset in places]
 
     def as_json(self) -> dict[str, Any]:
         return {
             "specs": [spec.model_dump() for spec in self.specs],
-            "offsets": self.offsets,
-            "size_bytes": self.size_bytes,
+            "skew_bytes": self.skew_bytes,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Layout":
-        return cls([TensorSpec.model_validate(spec) for spec in data["specs"]])
+        return cls([TensorSpec.model_validate(spec) for spec in data["specs"]], data["skew_bytes"])

@@ -19,6 +19,7 @@ import torch
 from ...state.problem import TensorSpec
 from .. import wire
 from . import buffers, structure
+from .canary import Canary
 from .clock import Stopwatch
 
 _MAX_TEXT = 6000
@@ -27,16 +28,15 @@ _MAX_TEXT = 6000
 class Child:
     """One candidate's process: the loaded module, its instances, and the mapped workload."""
 
-    def __init__(self, channel: socket.socket, device: torch.device) -> None:
+    def __init__(self, channel: socket.socket, device: torch.device, stopwatch: Stopwatch) -> None:
         self.channel = channel
         self.device = device
         self.module: Any = None
         self.instances: dict[str, torch.nn.Module] = {}
-        self.arguments: list[Any] = []
-        self.rotation: list[list[Any]] = []
-        self.outputs: list[torch.Tensor] = []
+        self.sets: list[list[Any]] = []
+        """The workload's arguments, once for each set of buffers."""
         self.mapped: list[buffers.Buffer] = []
-        self.stopwatch = Stopwatch(device)
+        self.stopwatch = stopwatch
 
     def serve(self) -> None:
         """Answers until the judge hangs up."""
@@ -46,6 +46,7 @@ class Child:
             "weights": self.take_weights,
             "workload": self.map_workload,
             "call": self.call,
+            "burst": self.burst,
             "trace": self.trace,
         }
         while True:
@@ -104,35 +105,48 @@ class Child:
         return {"ok": True, "setup_ms": (time.perf_counter() - started) * 1e3}
 
     def map_workload(self, body: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        """Maps input sets (several where calls rotate over them) and outputs."""
+        """Maps sets of inputs and outputs."""
         layout = buffers.Layout.from_json(body["inputs"])
-        outputs = buffers.Layout.from_json(body["outputs"])
-        self.arguments, self.rotation, self.outputs = [], [], []
+        self.output_layout = buffers.Layout.from_json(body["outputs"])
+        self.sets = []
         for buffer in self.mapped:
             if isinstance(buffer, buffers.DeviceBuffer):
                 buffer.release()
         count = int(body["sets"])
         source = buffers.open_buffer(fds[0], layout.size_bytes * count, self.device)
-        sink = buffers.open_buffer(fds[1], outputs.size_bytes * count, self.device)
-        self.mapped = [source, sink]
+        self.sink = buffers.open_buffer(fds[1], self.output_layout.size_bytes * count, self.device)
+        self.mapped = [source, self.sink]
         for index in range(count):
-            shift = index * layout.size_bytes
-            tensors = [buffers.view(source, s, o + shift) for s, o in zip(layout.specs, layout.offsets, strict=True)]
-            self.rotation.append(structure.unflatten(body["arguments"], tensors))
-        self.sink, self.output_layout = sink, outputs
+            tensors = layout.views(source, index * layout.size_bytes)
+            self.sets.append(structure.unflatten(body["arguments"], tensors))
         for descriptor in fds:
             os.close(descriptor)
         return {"ok": True}
 
     def call(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
-        """Runs forward once, then copies its output to the judge's buffer."""
-        model = self.instances[body["instance"]]
-        arguments = self.rotation[0]
+        """Runs forward once on one set, then copies its output to the judge's buffer."""
+        model, index = self.instances[body["instance"]], int(body["index"])
+        canary = Canary(self.device) if body.get("canary") else None
         host_started = time.perf_counter()
-        result, milliseconds, host_ms = self.stopwatch.time(model, arguments, float(body["lead_ms"]))
-        shape = self._deliver(result, 0)
+        reading = self.stopwatch.time(model, self.sets[index], float(body["lead_ms"]))
+        delivered = self._deliver(reading.result, index)
         self.stopwatch.synchronize()
-        return {"ms": milliseconds, "host_ms": host_ms, "total_ms": (time.perf_counter() - host_started) * 1e3, **shape}
+        return {
+            "ms": reading.ms,
+            "host_ms": reading.host_ms,
+            "late": reading.late,
+            "total_ms": (time.perf_counter() - host_started) * 1e3,
+            "overrun": canary.overrun(reading.result) if canary else "",
+            **delivered,
+        }
+
+    def burst(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
+        """Runs forward on every set in turn, without waiting in between, then copies all outputs."""
+        model = self.instances[body["instance"]]
+        results = [model(*arguments) for arguments in self.sets]
+        delivered = [self._deliver(result, index) for index, result in enumerate(results)]
+        self.stopwatch.synchronize()
+        return delivered[-1]
 
     def trace(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
         """GPU time of one call by kernel name, in ms, as the profiler tells it."""
@@ -140,7 +154,7 @@ class Child:
 
         model = self.instances[body["instance"]]
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-            model(*self.rotation[0])
+            model(*self.sets[0])
             self.stopwatch.synchronize()
         kernels: dict[str, float] = {}
         for event in profiler.events():
@@ -152,14 +166,13 @@ class Child:
     def _deliver(self, result: Any, index: int) -> dict[str, Any]:
         description, tensors = structure.flatten(result)
         specs = [{**buffers.spec_of(t).model_dump(), "type": type_name(t), "device": t.device.type} for t in tensors]
-        shift = index * self.output_layout.size_bytes
         wanted = self.output_layout
         fits = [(t.shape, buffers.dtype_name(t.dtype)) for t in tensors] == [
             (torch.Size(s.shape), s.dtype) for s in wanted.specs
         ]
         if fits:
-            for tensor, spec, offset in zip(tensors, wanted.specs, wanted.offsets, strict=True):
-                buffers.view(self.sink, spec, offset + shift).copy_(tensor)
+            for tensor, target in zip(tensors, wanted.views(self.sink, index * wanted.size_bytes), strict=True):
+                target.copy_(tensor)
         return {"structure": description, "specs": specs}
 
 
@@ -207,11 +220,16 @@ def main(channel: socket.socket, params: dict[str, Any], notes: list[str]) -> No
             torch.cuda.set_device(device)
             torch.zeros(1, device=device)
             torch.cuda.synchronize()
+        stopwatch = Stopwatch(device, str(params.get("arch", "")))
     except RuntimeError as error:
         wire.send(channel, {"fault": f"no GPU in the sandbox: {error}"})
         return
+    if stopwatch.weakness:
+        notes = [*notes, f"lead: holds one block only ({stopwatch.weakness})"]
+    # A copy of this process answers nobody: what was forked hears no question and sends no reply.
+    os.register_at_fork(after_in_child=channel.close)
     wire.send(channel, {"ready": True, "notes": notes})
     try:
-        Child(channel, device).serve()
+        Child(channel, device, stopwatch).serve()
     except wire.WireError:
         return  # the judge hung up: the evaluation is over

@@ -34,12 +34,17 @@ class _Loaded(_Claim):
     setup_ms: FiniteFloat
 
 
-class _Called(_Claim):
+class _Delivered(_Claim):
+    structure: Any
+    specs: list[_Output]
+
+
+class _Called(_Delivered):
     ms: FiniteFloat
     host_ms: FiniteFloat
     total_ms: FiniteFloat = 0.0
-    structure: Any
-    specs: list[_Output]
+    late: bool = False
+    overrun: str = ""
 
 
 class _Traced(_Claim):
@@ -50,6 +55,7 @@ _BY_REQUEST: dict[str, type[_Claim]] = {
     "construct": _Constructed,
     "weights": _Loaded,
     "call": _Called,
+    "burst": _Delivered,
     "trace": _Traced,
 }
 

@@ -5,9 +5,12 @@ is how long the GPU waits while the host enqueues. Functions are bound here, bef
 """
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from . import blocker
 
 _CYCLES_PER_MS = 1.98e6
 _WAKE_UP_MS = 0.15
@@ -18,15 +21,35 @@ def _nothing() -> None:
     """The call that takes no time."""
 
 
-class Stopwatch:
-    """Times calls of a model on one device."""
+@dataclass(frozen=True)
+class Reading:
+    """One timed call."""
 
-    def __init__(self, device: torch.device) -> None:
+    result: Any
+    ms: float
+    """Time on the device."""
+    host_ms: float
+    """The host's time to enqueue it."""
+    late: bool = False
+    """Whether the device was busy well after the call's own stream was done: work on another stream, or a host that
+    woke up late. Where it is the first, it is so every time."""
+
+
+class Stopwatch:
+    """Times calls of a model on one device. `arch` is the GPU's, such as `sm_90`."""
+
+    def __init__(self, device: torch.device, arch: str = "") -> None:
         self.gpu = device.type == "cuda"
+        self.weakness = ""
+        """Why the blocking kernel does not fill the GPU; empty if it does."""
         if self.gpu:
             self._event = torch.cuda.Event
-            self._sleep = torch.cuda._sleep
             self._synchronize = torch.cuda.synchronize
+            try:
+                self._hold = blocker.load(arch)
+            except (ImportError, RuntimeError) as error:
+                self.weakness = f"{type(error).__name__}: {error}"
+                self._hold = _one_block
 
     def synchronize(self) -> None:
         """Waits for everything on the device, on every stream."""
@@ -37,27 +60,22 @@ class Stopwatch:
         """What a pair of events reads with nothing between them."""
         if not self.gpu:
             return 0.0
-        readings = sorted(self.time_many(_nothing, [[]], 0.2)[1] for _ in range(21))
+        readings = sorted(self.time(_nothing, [], 0.2).ms for _ in range(21))
         return readings[len(readings) // 2]
 
-    def time(self, model: Any, arguments: list[Any], lead_ms: float) -> tuple[Any, float, float]:
-        """One call: its result, its time on the device, and the host's time to enqueue it, both in ms."""
-        results, milliseconds, host_ms = self.time_many(model, [arguments], lead_ms)
-        return results[0], milliseconds, host_ms
-
-    def time_many(self, model: Any, sets: list[list[Any]], lead_ms: float) -> tuple[list[Any], float, float]:
-        """Calls on each set of arguments in turn, between one pair of events that spans all of them."""
+    def time(self, model: Any, arguments: list[Any], lead_ms: float) -> Reading:
+        """One call, behind a lead of so many milliseconds."""
         if not self.gpu:
             started = _perf_counter()
-            results = [model(*arguments) for arguments in sets]
+            result = model(*arguments)
             elapsed = (_perf_counter() - started) * 1e3
-            return results, elapsed, elapsed
+            return Reading(result, elapsed, elapsed)
         start, end = self._event(enable_timing=True), self._event(enable_timing=True)
         if lead_ms > 0:
-            self._sleep(int(lead_ms * _CYCLES_PER_MS))
+            self._hold(lead_ms)
         start.record()
         started = _perf_counter()
-        results = [model(*arguments) for arguments in sets]
+        result = model(*arguments)
         host_ms = (_perf_counter() - started) * 1e3
         end.record()
         # Work on other streams that outlives `end` counts too: a second event, once the whole device is idle. It comes
@@ -68,4 +86,8 @@ class Stopwatch:
         self._synchronize()
         on_stream, overall = float(start.elapsed_time(end)), float(start.elapsed_time(last))
         late = overall - on_stream > max(_WAKE_UP_MS, 0.2 * on_stream)
-        return results, overall if late else on_stream, host_ms
+        return Reading(result, overall if late else on_stream, host_ms, late)
+
+
+def _one_block(lead_ms: float) -> None:
+    torch.cuda._sleep(int(lead_ms * _CYCLES_PER_MS))

@@ -4,14 +4,17 @@ An error is judged against the reference's own: both are taken to a float64 orac
 y the oracle's output and u the unit roundoff, a candidate passes a draw if (rms over all elements, pooled over the
 repeats of the draw)
 
-    rms(e) <= max(3 rms(e_ref), 2 u_out rms(y), 2 rms(e_cond))
+    rms(e) <= max(3 rms(e_ref), c_out u_out rms(y), 2 rms(e_cond))
 
 where e_cond is the oracle's answer to inputs rounded once more at the policy's precision: what any backward stable
-algorithm of that precision may lose, however lucky the reference was. Where few elements carry the error (exponentials
-of large inputs), its rms is itself a matter of luck, and the first and third bound are widened accordingly. No single
-element may be off by more than 16 times the bound or 8 times the largest error of reference and rounding, plus a few
-roundings of its own value. There is no absolute tolerance anywhere, so zeros, constants and
-doubled outputs fail at any magnitude.
+algorithm of that precision may lose, however lucky the reference was. c_out is 2 where the output's own rounding is
+what a narrow type costs, and 32 for float32 and float64: another order of additions (atomics over thousands of
+blocks) or another formula (the exponential of a logarithm) costs some units in the last place, TF32 thousands.
+
+Where few elements carry the error (exponentials of large inputs), its rms is itself a matter of luck, and the first
+and third bound are widened accordingly. No single element may be off by more than 16 times the bound or 8 times the
+largest error of reference and rounding, plus a few roundings of its own value. There is no absolute tolerance
+anywhere, so zeros, constants and doubled outputs fail at any magnitude.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +23,7 @@ import torch
 
 _CHUNK = 1 << 25
 REFERENCE_FACTOR = 3.0
-OUTPUT_FACTOR = 2.0
+OUTPUT_FACTOR = {torch.float16: 2.0, torch.bfloat16: 2.0, torch.float32: 32.0, torch.float64: 32.0}
 CONDITION_FACTOR = 2.0
 ELEMENT_FACTOR = 16.0
 LARGEST_FACTOR = 8.0
@@ -170,11 +173,11 @@ def _with_index(text: str, shape: torch.Size) -> str:
     return f"at [{place}] of {list(shape)}: {got} instead of {wanted}"
 
 
-def bound(reference: Distance, condition: Distance, unit_out: float) -> float:
+def bound(reference: Distance, condition: Distance, dtype: torch.dtype) -> float:
     """The absolute rms error that a candidate may have; see the module's docstring."""
     return max(
         REFERENCE_FACTOR * reference.rms_error * reference.tail_factor,
-        OUTPUT_FACTOR * unit_out * reference.rms_value,
+        OUTPUT_FACTOR.get(dtype, 0.0) * UNIT_ROUNDOFF.get(dtype, 0.0) * reference.rms_value,
         CONDITION_FACTOR * condition.rms_error * condition.tail_factor,
     )
 

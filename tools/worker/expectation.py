@@ -32,16 +32,12 @@ class Leaf:
     """For integers computed by rounding: the share of elements that may differ by one step."""
 
     @property
-    def unit_out(self) -> float:
-        return compare.UNIT_ROUNDOFF.get(self.dtype, 0.0)
-
-    @property
     def element_limit(self) -> float:
         return compare.element_limit(self.bound_rms, self.reference, self.condition)
 
     @property
     def bound_rms(self) -> float:
-        return compare.bound(self.reference, self.condition, self.unit_out)
+        return compare.bound(self.reference, self.condition, self.dtype)
 
 
 @dataclass

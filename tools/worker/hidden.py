@@ -1,7 +1,7 @@
 """Hidden workloads: sizes that a problem allows and no writer is shown."""
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...state.problem import Problem, Workload
 from . import buffers, structure
@@ -21,8 +21,6 @@ def workloads(problem: Problem, module: "ProblemModule", rng_seed: int) -> list[
 
     Other arguments are those of the smallest workload. All sizes differ from the declared workloads'.
     """
-    import torch
-
     rng = random.Random(rng_seed)
     if not problem.ranges:
         return []
@@ -34,11 +32,38 @@ def workloads(problem: Problem, module: "ProblemModule", rng_seed: int) -> list[
             arguments[name] = rng.choice(allowed) if allowed else rng.randint(low, high)
         if any(arguments == w.arguments for w in (*problem.workloads, *found)):
             continue
-        values = module.inputs(arguments, torch.device("meta"))
-        _, tensors = structure.flatten(values)
-        size = sum(buffers.storage_bytes(buffers.spec_of(tensor)) for tensor in tensors)
-        if size <= _MOST_BYTES:
-            found.append(Workload(name=f"{PREFIX}{number}", arguments=arguments, input_bytes=size))
+        workload = _sized(f"{PREFIX}{number}", arguments, module)
+        if workload.input_bytes <= _MOST_BYTES:
+            found.append(workload)
         if len(found) == _COUNT:
             break
     return found
+
+
+def neighbour(problem: Problem, module: "ProblemModule", rng_seed: int) -> Workload | None:
+    """The smallest workload with every declared dimension moved a little; None where nothing can be moved.
+
+    Sizes stay below the same power of two and keep their divisibility by 16, so that kernels specialised on either need
+    no new compilation: cheap enough for every candidate.
+    """
+    rng = random.Random(rng_seed)
+    arguments = dict(problem.smallest.arguments)
+    for name, (low, high) in problem.ranges.items():
+        size = arguments.get(name, module.default(name))
+        if not isinstance(size, int) or size < 2:
+            continue
+        top = 1 << (size - 1).bit_length()
+        near = range(max(low, top // 2 + 1, 2), min(high, top, 2 * size) + 1)
+        options = [n for n in near if n != size and (n % 16 == 0) == (size % 16 == 0)]
+        arguments[name] = rng.choice(options) if options else size
+    if any(arguments == w.arguments for w in problem.workloads):
+        return None
+    return _sized(f"{PREFIX}neighbour", arguments, module)
+
+
+def _sized(name: str, arguments: dict[str, Any], module: "ProblemModule") -> Workload:
+    import torch
+
+    _, tensors = structure.flatten(module.inputs(arguments, torch.device("meta")))
+    size = sum(buffers.storage_bytes(buffers.spec_of(tensor)) for tensor in tensors)
+    return Workload(name=name, arguments=arguments, input_bytes=size)

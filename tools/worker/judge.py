@@ -22,12 +22,16 @@ from ...state.timing import Baseline
 from .. import statistics, wire
 from ..cell import channel_from
 from ..fork_server import ForkServer
-from . import baselines, compare, draws, hidden, identity, structure, vetting
-from .bench import Bench, Flush, OwnCalls
+from . import baselines, draws, hidden, identity, layouts, reference_precision, structure, vetting
+from .bench import Bench, BenchPlan, Flush, OwnCalls
 from .clock import Stopwatch
 from .expectation import Expectation, clone_nested, expect
 from .problem_module import ProblemModule
 
+_SETS_BYTES = 64 << 20
+"""Sets of buffers of a workload are as many as fit, at least two: more calls in a burst where one is too short."""
+_MOST_SETS = 8
+_ALONE_SAMPLES = 15
 _CACHED_EXPECTATION_SHARE = 0.25
 """Share of the GPU's memory that expected values may keep between candidates."""
 
@@ -43,17 +47,22 @@ class Judge:
         # The same draws for baseline and every candidate of this run, and nobody else can know them.
         self._run_key = os.urandom(16)
         self._expectations: dict[tuple[Any, ...], Expectation] = {}
-        self._benches: dict[tuple[str, int], Bench] = {}
+        self._benches: dict[tuple[str, str], Bench] = {}
         self._own: dict[tuple[str, str], OwnCalls] = {}
         self._hidden: list[Workload] | None = None
+        self._neighbours: list[Workload | None] = []
         self.mutant_weights = "timed"
         self.hop_ms: dict[str, float] = {}
-        """What a call costs on the wall clock beside its own time, by workload: from the reference in a child."""
+        """What a burst costs on the wall clock beside its calls' own time, by workload: from the reference in a child.
+        """
+        self.alone_ms: dict[tuple[str, str], float] = {}
+        """Time of a baseline on a workload while no candidate was there."""
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
             torch.cuda.init()
         self.flush = Flush(self.device)
-        self.event_ms = Stopwatch(self.device).event_ms()
+        self.stopwatch = Stopwatch(self.device, str(params.get("arch", "")))
+        self.event_ms = self.stopwatch.event_ms()
         self.before_timing: Callable[[], None] = lambda: None
         """Called before the first timed call: returns once nothing else uses the GPU."""
 
@@ -61,7 +70,6 @@ class Judge:
         """Loads the problem and builds the reference under two sets of weights."""
         self.problem = Problem.model_validate(body["problem"])
         self.bounds: dict[str, dict[str, float]] = body["bounds"]
-        self.best_baseline: dict[str, str] = body.get("best_baseline", {})
         self.flags = baselines.set_precision(self.problem.precision)
         baselines.use_cache(self.work_dir / "inductor", int(self.params.get("compile_threads", 1)))
         self.module = ProblemModule(Path(self.problem.path), self.problem.source)
@@ -69,7 +77,9 @@ class Judge:
         self.model_seed = draws.fresh_seed() % (1 << 31)
         self.models = {kind: self.module.model(self.device, self.model_seed) for kind in ("timed", "random")}
         draws.randomise_weights(self.models["random"], self.model_seed + 1)
-        self.unit_in = compare.POLICY_ROUNDOFF[self.problem.precision]
+        probe = self.inputs(self.problem.primary, "normal") if self.device.type == "cuda" else []
+        self.unit_in = reference_precision.permitted_roundoff(self.problem.precision, self.models["timed"], probe)
+        self.use_baselines(body)
         return {"flags": self.flags}
 
     def seed(self, *what: Any) -> int:
@@ -102,31 +112,53 @@ class Judge:
             return kept < _CACHED_EXPECTATION_SHARE * total
         return kept < 1 << 30
 
-    def bench(self, workload: Workload, expected: Expectation, sets: int = 1) -> Bench:
+    def bench(self, workload: Workload, expected: Expectation, layout: layouts.Name = "plain") -> Bench:
         """Shared buffers of a workload, reused over candidates."""
-        key = (workload.name, sets)
+        key = (workload.name, layout)
         if key not in self._benches:
             leaves = expected.leaves[: len(expected.leaves) - len(expected.mutated)]
             outputs = [torch.empty(leaf.shape, dtype=leaf.dtype, device="meta") for leaf in leaves]
-            self._benches[key] = Bench(self.inputs(workload, "problem", -1), outputs, self.device, sets)
+            inputs = self.inputs(workload, "problem", -1)
+            sets = _sets(workload.input_bytes + sum(leaf.oracle.nbytes for leaf in leaves))
+            self._benches[key] = Bench(inputs, outputs, self.device, BenchPlan(sets=sets, layout=layout))
         return self._benches[key]
 
     def own(self, name: str, workload: Workload) -> OwnCalls:
         """A baseline's calls, warmed up on a workload (compiled if need be)."""
         key = (name, workload.name)
         if key not in self._own:
-            calls = OwnCalls(baselines.build(name, self.module, self.models["timed"]), self.device)
+            calls = OwnCalls(baselines.build(name, self.module, self.models["timed"]), self.stopwatch)
             arguments = self.inputs(workload, "problem", -1)
             baselines.first_call(calls.call, clone_nested(arguments))
             calls.warm_up(arguments)
             self._own[key] = calls
+            self.alone_ms[key] = statistics.sample(self._times(calls, workload, _ALONE_SAMPLES)).median_ms
         return self._own[key]
+
+    def _times(self, calls: OwnCalls, workload: Workload, samples: int) -> list[float]:
+        """Times of a baseline as candidates are timed: flushed, fresh inputs, the launch hidden; in ms."""
+        times = []
+        for number in range(samples):
+            values = self.inputs(workload, "problem", number)
+            for _ in range(3):
+                self.flush()
+                milliseconds = calls.time(clone_nested(values))[1]
+                if not calls.lead.exposed and not calls.late:
+                    break
+            times.append(max(milliseconds - self.event_ms, 1e-6))
+        return times
 
     def hidden_workloads(self) -> list[Workload]:
         """Shapes that no writer is shown, from the ranges that the problem declares; fixed for this run."""
         if self._hidden is None:
             self._hidden = hidden.workloads(self.problem, self.module, self.seed("hidden"))
         return self._hidden
+
+    def neighbour(self) -> Workload | None:
+        """A shape near the smallest workload's that no writer is shown; fixed for this run."""
+        if not self._neighbours:
+            self._neighbours = [hidden.neighbour(self.problem, self.module, self.seed("neighbour"))]
+        return self._neighbours[0]
 
     def baseline(self, body: dict[str, Any]) -> dict[str, Any]:
         """Times one baseline on one workload as candidates are timed: flushed, fresh inputs."""
@@ -135,24 +167,16 @@ class Judge:
             model_call = baselines.build(name, self.module, self.models["timed"])
             arguments = self.inputs(workload, "problem", -1)
             seconds = baselines.first_call(model_call, clone_nested(arguments))
-            calls = OwnCalls(model_call, self.device)
+            calls = OwnCalls(model_call, self.stopwatch)
             calls.warm_up(arguments, 10)
         except InvalidProblem:
             raise
         except Exception as error:  # noqa: BLE001 - a baseline that does not build is a fact to show, not our fault
             first_line = f"{type(error).__name__}: {error}".splitlines()[0]
             return Baseline(name=name, workload=workload.name, ms=None, error=first_line[:300]).model_dump()
-        times = []
-        for number in range(int(body.get("samples", 50))):
-            values = self.inputs(workload, "problem", number)
-            for _ in range(3):
-                self.flush()
-                milliseconds = calls.time(clone_nested(values))[1]
-                if not calls.lead.exposed:
-                    break
-            times.append(milliseconds - self.event_ms)
-        summary = statistics.sample([max(t, 1e-6) for t in times])
+        summary = statistics.sample(self._times(calls, workload, int(body.get("samples", 50))))
         self._own[(name, workload.name)] = calls
+        self.alone_ms[(name, workload.name)] = summary.median_ms
         return Baseline(
             name=name,
             workload=workload.name,
@@ -162,8 +186,10 @@ class Judge:
         ).model_dump()
 
     def use_baselines(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Takes the best baselines to interleave with; what was built for measuring serves on."""
-        self.best_baseline = body["best_baseline"]
+        """Takes the best baselines to interleave with and gets them ready, while no candidate is there to slow them."""
+        self.best_baseline: dict[str, str] = body.get("best_baseline", {})
+        for workload, name in self.best_baseline.items():
+            self.own(name, self.workload(workload))
         return {"ok": True}
 
     def vet(self, _body: dict[str, Any]) -> dict[str, Any]:
@@ -199,6 +225,10 @@ class Judge:
                 raise InfraError("the GPU computes wrongly after a crash")
         except RuntimeError as error:
             raise InfraError(f"the GPU does not answer after a crash: {error}") from error
+
+
+def _sets(size_bytes: int) -> int:
+    return max(2, min(_MOST_SETS, _SETS_BYTES // max(1, size_bytes)))
 
 
 def _wait_for_quiet(channel: socket.socket) -> None:

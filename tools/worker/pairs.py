@@ -11,14 +11,15 @@ import torch
 from ...state.evaluation import Status
 from . import structure
 from .bench import Bench, Flush, Lead, OwnCalls
-from .expectation import Expectation, check_layout, clone_nested, same_values
+from .expectation import Expectation, check_layout, clone_nested
 from .session import CandidateFailed, Session
+from .trial import delivered_leaves, hold_inputs
 
 _FIRST_LOOK = 10
 _RETRY_STRIDE = 100_000
 """Draws of retried pairs are numbered far from all others."""
-_EXPOSED_RETRIES = 3
-"""A call whose launch was not hidden is measured again; after this many it is launch-bound and counts as it is."""
+_RETRIES = 3
+"""A call whose launch was not hidden, or that ended late, is measured again; after this many it counts as it is."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,6 @@ class Pairs:
     wall_ms: list[float] = field(default_factory=list)
     host_ms: list[float] = field(default_factory=list)
     first_call_ms: float = 0.0
-    warm_wall_ms: list[float] = field(default_factory=list)
-    """Wall times of warm-up calls, which run without a lead."""
-    warm_ms: list[float] = field(default_factory=list)
-    warm_host_ms: list[float] = field(default_factory=list)
     lead: Lead = field(default_factory=Lead)
 
 
@@ -53,6 +50,7 @@ class Pairs:
 class Duel:
     """The two sides of a measurement on one workload, and how to judge what the candidate delivers."""
 
+    workload: str
     session: Session
     bench: Bench
     own: OwnCalls
@@ -67,7 +65,7 @@ class Duel:
 def call_candidate(duel: Duel, plan: Plan, lead_ms: float) -> tuple[dict[str, Any], float]:
     """One lock-step call: the reply (layout checked) and the judge's own wall time in ms."""
     started = time.perf_counter()
-    reply = duel.session.ask("call", plan.deadline_s, instance=plan.instance, lead_ms=lead_ms)
+    reply = duel.session.ask("call", plan.deadline_s, instance=plan.instance, index=duel.bench.current, lead_ms=lead_ms)
     wall_ms = (time.perf_counter() - started) * 1e3
     check_layout(reply, duel.expected)
     return reply, wall_ms
@@ -85,11 +83,8 @@ def run_pairs(duel: Duel, plan: Plan, attempt: int = 0) -> Pairs:
     for _ in range(plan.warm_ups - 1):
         if duel.expected.mutated:
             duel.bench.write(duel.draw(-1))
-        reply, wall_ms = call_candidate(duel, plan, 0.0)
+        reply, _ = call_candidate(duel, plan, 0.0)
         found.lead.learn(float(reply["host_ms"]))
-        found.warm_wall_ms.append(wall_ms)
-        found.warm_ms.append(float(reply["ms"]))
-        found.warm_host_ms.append(float(reply["host_ms"]))
     for number in range(plan.pairs):
         _one_pair(duel, plan, found, attempt * plan.pairs + number)
         if number + 1 == _FIRST_LOOK:
@@ -105,20 +100,21 @@ def _give_up_if_hopeless(plan: Plan, found: Pairs) -> None:
 
 
 def _one_pair(duel: Duel, plan: Plan, found: Pairs, number: int) -> None:
-    """One sample of both sides, on inputs that no earlier call saw; taken anew while a launch was not hidden."""
+    """One sample of both sides, on inputs that no earlier call saw; taken anew where something disturbed it."""
     candidate_first = number % 2 == 1
-    for retry in range(_EXPOSED_RETRIES):
+    for retry in range(_RETRIES):
         inputs = duel.draw(number + retry * _RETRY_STRIDE)
         if not candidate_first:
             baseline_ms, baseline_output = _time_baseline(duel, inputs)
         reply, wall_ms = _time_candidate(duel, plan, inputs, found)
-        delivered = delivered_leaves(duel)
-        _hold_inputs(duel, inputs)
+        delivered = delivered_leaves(duel.bench, duel.expected)
+        hold_inputs(duel.bench, inputs, duel.expected)
         if candidate_first:
             # The delivered outputs stay in the judge's buffer while the baseline runs: nobody else writes it now.
             baseline_ms, baseline_output = _time_baseline(duel, inputs)
         duel.verify(number, inputs, delivered, baseline_output)
-        if not found.lead.exposed and not duel.own.lead.exposed:
+        disturbed = (found.lead.exposed, duel.own.lead.exposed, reply.get("late"), duel.own.late)
+        if not any(disturbed):
             break
     found.baseline_ms.append(max(baseline_ms, 1e-6))
     found.candidate_ms.append(max(float(reply["ms"]), 1e-6))
@@ -128,7 +124,9 @@ def _one_pair(duel: Duel, plan: Plan, found: Pairs, number: int) -> None:
 
 def _time_candidate(duel: Duel, plan: Plan, inputs: list[Any], found: Pairs) -> tuple[dict[str, Any], float]:
     duel.bench.write(inputs)
+    duel.bench.mislead()
     duel.flush()
+    duel.bench.restore()
     reply, wall_ms = call_candidate(duel, plan, found.lead.ms)
     found.lead.learn(float(reply["host_ms"]))
     return reply, wall_ms
@@ -139,22 +137,30 @@ def _time_baseline(duel: Duel, inputs: list[Any]) -> tuple[float, list[torch.Ten
     arguments = clone_nested(inputs) if duel.expected.mutated else inputs
     duel.flush()
     result, milliseconds = duel.own.time(arguments)
+    return milliseconds, _leaves(duel, result, arguments)
+
+
+def _leaves(duel: Duel, result: Any, arguments: list[Any]) -> list[torch.Tensor]:
+    """A call's outputs followed by the arguments that the reference changes."""
     _, tensors = structure.flatten(result)
     _, after = structure.flatten(arguments)
-    return milliseconds, tensors + [after[i] for i in duel.expected.mutated]
+    return tensors + [after[i] for i in duel.expected.mutated]
 
 
-def _hold_inputs(duel: Duel, inputs: list[Any]) -> None:
-    """Inputs must be as written, but for those that the reference itself changes."""
-    _, written = structure.flatten(inputs)
-    for number, (value, now) in enumerate(zip(written, duel.bench.input_tensors(), strict=True)):
-        if number not in duel.expected.mutated and not same_values(value, now):
-            raise CandidateFailed(
-                Status.CONTRACT_ERROR, f"changes its input {number}, which the reference leaves alone"
-            )
+def burst_ms(duel: Duel, plan: Plan, number: int) -> float:
+    """The judge's wall time, in ms, of one call on every set of buffers, nothing waited for in between.
 
-
-def delivered_leaves(duel: Duel) -> list[torch.Tensor]:
-    """The candidate's outputs followed by the inputs that it was expected to change."""
-    inputs = duel.bench.input_tensors()
-    return duel.bench.output_tensors() + [inputs[i] for i in duel.expected.mutated]
+    No lead and no clock of the candidate's process. Every output is checked: a call left out shows.
+    """
+    drawn = [duel.draw(number + index) for index in range(duel.bench.sets)]
+    for index, inputs in enumerate(drawn):
+        duel.bench.write(inputs, index)
+    started = time.perf_counter()
+    reply = duel.session.ask("burst", plan.deadline_s * duel.bench.sets, instance=plan.instance)
+    wall_ms = (time.perf_counter() - started) * 1e3
+    check_layout(reply, duel.expected)
+    for index, inputs in enumerate(drawn):
+        arguments = clone_nested(inputs) if duel.expected.mutated else inputs
+        own = _leaves(duel, duel.own.call(*arguments), arguments)
+        duel.verify(number + index, inputs, delivered_leaves(duel.bench, duel.expected, index), own)
+    return wall_ms

@@ -81,6 +81,11 @@ class ProblemModule:
             raise self.fault("get_inputs returns nothing")
         return [_moved(value, device) for value in values]
 
+    def default(self, argument: str) -> Any:
+        """The default of one of get_inputs' arguments; None where it has none."""
+        found = inspect.signature(self.module.get_inputs).parameters[argument].default
+        return None if found is inspect.Parameter.empty else found
+
     def describe(self) -> Problem:
         """What the file declares, with the inputs' layouts. Runs get_inputs on the meta device only."""
         timed = {"default": {}, **self._named_arguments("workloads")}

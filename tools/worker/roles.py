@@ -1,5 +1,6 @@
 """What a forked worker can be, and what the server imports so that forking is all it costs."""
 
+import contextlib
 import importlib
 import os
 import pkgutil
@@ -61,6 +62,15 @@ def versions() -> dict[str, Any]:
     return {"versions": found, "interpreted": os.environ.get("TRITON_INTERPRET") == "1"}
 
 
+def prepare(params: dict[str, Any]) -> None:
+    """What the server compiles once for all forks of an architecture."""
+    arch = params.get("arch")
+    blocker = _optional(f"{__package__}.blocker")
+    if arch and blocker is not None and str(params.get("device", "")).startswith("cuda"):
+        with contextlib.suppress(ImportError, RuntimeError):  # whoever loads it tells why it does not
+            blocker.compiled(str(arch))
+
+
 def run(role: str, channel: socket.socket, params: dict[str, Any], server: socket.socket) -> None:
     """Runs a trusted role until its channel closes."""
     _settle()
@@ -91,6 +101,10 @@ def run_boxed(role: str, channel: socket.socket, params: dict[str, Any], notes: 
         from . import compiler
 
         compiler.main(channel, params)
+    elif role == "tool":
+        from . import supervisor
+
+        supervisor.main(channel, params, notes)
     else:
         raise ValueError(f"unknown role {role!r}")
 

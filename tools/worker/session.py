@@ -1,5 +1,6 @@
 """The judge's handle on one candidate's process: every exchange has a deadline, every failure becomes a status."""
 
+import secrets
 import socket
 import time
 from typing import Any
@@ -49,7 +50,7 @@ class Session:
 
     def ask(self, op: str, deadline_s: float, fds: list[int] | None = None, **fields: Any) -> dict[str, Any]:
         """One request and its answer. Raises CandidateFailed. `fds` are closed once sent."""
-        self._next_id += 1
+        self._next_id = secrets.randbits(53)
         channel = self._channel
         if channel is None:
             raise CandidateFailed(Status.RUNTIME_ERROR, "the process has ended")

@@ -8,11 +8,11 @@ import torch
 from ...state.evaluation import Check, Status
 from ...state.problem import Workload
 from ...state.timing import Timing
-from . import compare, hidden, structure, weights
+from . import compare, hidden, layouts, structure, weights
 from .bench import Bench
 from .buffers import Layout, allocate, spec_of
 from .expectation import Expectation, Finding, check_layout, check_leaf, pool, same_values
-from .session import CandidateFailed, Session
+from .session import CandidateFailed, Session, readable
 
 if TYPE_CHECKING:
     from .judge import Judge
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 REPEATS_BELOW = 4096
 """Outputs with fewer elements are judged over several repeats, pooled."""
 _REPEATS = 8
+_REPEATED_KINDS = ("problem", "normal", "negative")
 _LOAD_S = 120.0
 _CALL_S = 60.0
 """Longest call that may still have to compile."""
@@ -40,7 +41,7 @@ class Trial:
         self._limit_s = body.get("call_limit_s")
         self._compiled = bool(body.get("compiled"))
         self.setup_ms = 0.0
-        self.mapped: tuple[str, int] = ("", 0)
+        self.mapped: tuple[str, str] = ("", "")
         self._roundoffs: list[float] = []
 
     def call_s(self, workload: Workload) -> float:
@@ -108,41 +109,41 @@ class Trial:
         if self.judge.device.type == "cuda":
             buffer.release()  # type: ignore[union-attr]
 
-    def map(self, workload: Workload, expected: Expectation, sets: int = 1) -> Bench:
+    def map(self, workload: Workload, expected: Expectation, layout: layouts.Name = "plain") -> Bench:
         """Shows the child a workload's buffers, once in a row."""
-        bench = self.judge.bench(workload, expected, sets)
-        if self.mapped != (workload.name, sets):
+        bench = self.judge.bench(workload, expected, layout)
+        if self.mapped != (workload.name, layout):
             fields, fds = bench.message()
             self.session.ask("workload", _LOAD_S, fds, **fields)
-            self.mapped = (workload.name, sets)
+            self.mapped = (workload.name, layout)
         return bench
 
-    def check(self, workload: Workload, kind: str) -> Check:
+    def check(self, workload: Workload, kind: str, layout: layouts.Name = "plain") -> Check:
         """One kind of draw: repeats where the output is small, pooled; random weights on all but the problem's own."""
         judge = self.judge
         instance = "timed" if kind == "problem" else "random"
         expected = judge.expectation(workload, kind, 0, instance)
         small = sum(leaf.oracle.numel() for leaf in expected.leaves) < REPEATS_BELOW
         findings: list[list[Finding]] = []
-        for number in range(_REPEATS if small and kind in ("problem", "normal") else 1):
-            findings.append(self._compare(workload, kind, number, instance))
+        for number in range(_REPEATS if small and kind in _REPEATED_KINDS and layout == "plain" else 1):
+            findings.append(self._compare(workload, kind, number, layout))
         return self._summary(workload, kind, findings)
 
-    def _compare(self, workload: Workload, kind: str, number: int, instance: str) -> list[Finding]:
+    def _compare(self, workload: Workload, kind: str, number: int, layout: layouts.Name) -> list[Finding]:
         judge = self.judge
+        instance = "timed" if kind == "problem" else "random"
         expected = judge.expectation(workload, kind, number, instance)
-        bench = self.map(workload, expected)
+        bench = self.map(workload, expected, layout)
         inputs = judge.inputs(workload, kind, number)
         bench.write(inputs)
-        reply = self.session.ask("call", self.call_s(workload), instance=instance, lead_ms=0.0)
+        canary = kind == "normal" and number == 0
+        asked: dict[str, Any] = {"instance": instance, "index": bench.current, "lead_ms": 0.0, "canary": canary}
+        reply = self.session.ask("call", self.call_s(workload), **asked)
         check_layout(reply, expected)
-        _, written = structure.flatten(inputs)
-        now = bench.input_tensors()
-        for index, value in enumerate(written):
-            if index not in expected.mutated and not same_values(value, now[index]):
-                text = f"changes its input {index}, which the reference leaves alone"
-                raise CandidateFailed(Status.CONTRACT_ERROR, text)
-        delivered = bench.output_tensors() + [now[i] for i in expected.mutated]
+        if reply.get("overrun"):
+            raise CandidateFailed(Status.UNSAFE, f"writes past the end of its {readable(reply['overrun'])[:20]}")
+        hold_inputs(bench, inputs, expected)
+        delivered = delivered_leaves(bench, expected)
         return [check_leaf(actual, leaf) for actual, leaf in zip(delivered, expected.leaves, strict=True)]
 
     def _summary(self, workload: Workload, kind: str, findings: list[list[Finding]]) -> Check:
@@ -172,6 +173,21 @@ class Trial:
     def error_class(self) -> str:
         """The precision that the largest error looks like."""
         return compare.error_class(max(self._roundoffs)) if self._roundoffs else ""
+
+
+def hold_inputs(bench: Bench, inputs: list[Any], expected: Expectation) -> None:
+    """Inputs must be as written, but for those that the reference itself changes. Raises CandidateFailed."""
+    _, written = structure.flatten(inputs)
+    for number, (value, now) in enumerate(zip(written, bench.input_tensors(), strict=True)):
+        if number not in expected.mutated and not same_values(value, now):
+            text = f"changes its input {number}, which the reference leaves alone"
+            raise CandidateFailed(Status.CONTRACT_ERROR, text)
+
+
+def delivered_leaves(bench: Bench, expected: Expectation, index: int | None = None) -> list[torch.Tensor]:
+    """The candidate's outputs followed by the inputs that it was expected to change."""
+    inputs = bench.input_tensors(index)
+    return bench.output_tensors(index) + [inputs[i] for i in expected.mutated]
 
 
 def as_check(workload: str, draw: str, passed: bool, finding: Finding) -> Check:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...state.evaluation import Check, CompileReport, Evaluation, Status
 from ...state.problem import Workload
 from ...state.timing import Timing
-from . import draws, hidden, tracing
+from . import draws, hidden, layouts, tracing
 from .session import CandidateFailed, Session
 from .timed import time_workload
 from .trial import Trial
@@ -88,7 +88,31 @@ def _examine(judge: "Judge", trial: Trial, tier: str, checks: list[Check], stage
     if tier in ("full", "record") and judge.device.type == "cuda":
         with stages("trace"):
             facts |= tracing.trace(trial, judge.problem.primary)
+        with stages("layouts"):
+            facts["labels"] += _other_layouts(judge, trial)
     return facts
+
+
+def _other_layouts(judge: "Judge", trial: Trial) -> tuple[str, ...]:
+    """Inputs off every alignment and as views of larger tensors. A label for each that the candidate refuses.
+
+    A kernel may refuse, and even crash: a caller notices. One that answers wrongly is wrong. Comes last: after a crash
+    nothing more can be asked.
+    """
+    labels: list[str] = []
+    workload = judge.problem.smallest
+    for layout in layouts.OTHERS:
+        try:
+            check = trial.check(workload, "normal", layout)
+        except CandidateFailed as failure:
+            if failure.status not in (Status.RUNTIME_ERROR, Status.TIMEOUT, Status.COMPILE_ERROR, Status.RESOURCE):
+                raise
+            labels.append(f"refuses_{layout}")
+            break
+        if not check.passed:
+            text = f"wrong on {layout} inputs of {workload.name}: {check.worst}"
+            raise CandidateFailed(Status.INCORRECT_NUMERICAL, text, check)
+    return tuple(labels)
 
 
 def _checked(trial: Trial, workload: Workload, kind: str) -> Check:
@@ -131,9 +155,10 @@ def _battery(judge: "Judge", tier: str) -> Sequence[tuple[Workload, tuple[str, .
     if judge.device.type == "cpu":
         return [(problem.smallest, kinds)]
     others = sorted((w for w in problem.workloads[1:]), key=lambda w: w.input_bytes)
-    unseen = [] if quick else judge.hidden_workloads()
     smaller = [(w, ("normal",) if quick else kinds) for w in others]
-    return [*smaller, *((w, _HIDDEN_KINDS) for w in unseen), (problem.primary, kinds)]
+    near = judge.neighbour() if quick else None
+    unseen = [(near, ("normal",))] if near else [] if quick else [(w, _HIDDEN_KINDS) for w in judge.hidden_workloads()]
+    return [*smaller, *unseen, (problem.primary, kinds)]
 
 
 def _timed(judge: "Judge") -> list[Workload]:

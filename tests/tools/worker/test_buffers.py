@@ -7,7 +7,7 @@ import torch
 
 from warpsmith.state.problem import TensorSpec
 from warpsmith.tools.worker import buffers
-from warpsmith.tools.worker.bench import Bench
+from warpsmith.tools.worker.bench import Bench, BenchPlan
 
 CPU = torch.device("cpu")
 TENSORS = [
@@ -82,20 +82,55 @@ def test_an_unknown_dtype_is_refused():
 
 def test_a_bench_writes_inputs_and_poisons_outputs():
     inputs = [*TENSORS, 0.5, None]
-    bench = Bench(inputs, [torch.empty(3, 4), torch.empty(5, dtype=torch.bfloat16)], CPU, sets=2)
+    bench = Bench(inputs, [torch.empty(3, 4), torch.empty(5, dtype=torch.bfloat16)], CPU, BenchPlan(sets=2))
     for index in range(2):
         bench.output_tensors(index)[0].zero_()
         bench.write(inputs, index)
-        arguments = bench.arguments(index)
-        assert arguments[8:] == [0.5, None]
-        assert all(torch.equal(a, b) for a, b in zip(arguments, TENSORS, strict=False))
+        assert bench.current == index
+        assert all(torch.equal(a, b) for a, b in zip(bench.input_tensors(), TENSORS, strict=True))
         assert all(bool(output.isnan().all()) for output in bench.output_tensors(index))
 
 
 def test_sets_of_a_bench_are_apart():
-    bench = Bench([torch.zeros(100)], [torch.empty(7)], CPU, sets=3)
+    bench = Bench([torch.zeros(100)], [torch.empty(7)], CPU, BenchPlan(sets=3))
     for index in range(3):
         bench.write([torch.full((100,), float(index))], index)
         bench.output_tensors(index)[0].fill_(10.0 + index)
     assert [float(bench.input_tensors(i)[0].mean()) for i in range(3)] == [0, 1, 2]
     assert [float(bench.output_tensors(i)[0].mean()) for i in range(3)] == [10, 11, 12]
+
+
+def test_draws_go_to_a_set_that_nobody_can_predict():
+    bench = Bench([torch.zeros(4)], [torch.empty(2)], CPU, BenchPlan(sets=2))
+    places = []
+    for number in range(64):
+        bench.write([torch.full((4,), float(number))])
+        assert float(bench.input_tensors()[0][0]) == number
+        places.append(bench.current)
+    assert set(places) == {0, 1}
+    assert places != [0, 1] * 32
+
+
+def test_inputs_mislead_until_they_are_restored():
+    values = [torch.arange(1000.0), torch.arange(50), torch.randn(30, 7).t(), torch.tensor(2.0)]
+    bench = Bench(values, [torch.empty(2)], CPU, BenchPlan())
+    bench.write(values)
+    bench.mislead()
+    shown = [tensor.clone() for tensor in bench.input_tensors()]
+    assert [torch.equal(a, b) for a, b in zip(shown, values, strict=True)] == [False, True, False, True]
+    assert float((shown[0] != values[0]).sum()) <= 4
+    bench.restore()
+    assert all(torch.equal(a, b) for a, b in zip(bench.input_tensors(), values, strict=True))
+
+
+@pytest.mark.parametrize("layout", ["misaligned", "strided"])
+def test_other_layouts_hold_the_same_values(layout):
+    values = [torch.randn(6, 5, 4), torch.randn(3, 8).t(), torch.arange(9), torch.randn(1, 5).expand(3, 5)]
+    bench = Bench(values, [torch.empty(2)], CPU, BenchPlan(layout=layout))
+    bench.write(values)
+    tensors = bench.input_tensors()
+    assert all(torch.equal(a, b) for a, b in zip(tensors, values, strict=True))
+    if layout == "misaligned":
+        assert all(tensor.data_ptr() % 16 for tensor in tensors)
+    else:
+        assert [tensor.stride() for tensor in tensors] == [(35, 7, 1), (1, 11), (2,), (0, 1)]

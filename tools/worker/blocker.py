@@ -1,0 +1,63 @@
+"""A kernel that holds every multiprocessor while the host enqueues a timed call.
+
+What waits behind it cannot start early on another stream: two blocks of 1024 threads fill all 2048 threads that a
+multiprocessor has (CUDA C++ Programming Guide, table of technical specifications), so no other block finds room.
+"""
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+_THREADS = 1024
+_SOURCE = rb"""
+extern "C" __global__ void __launch_bounds__(1024, 2) hold_all(unsigned long long nanoseconds) {
+    unsigned long long started, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(started));
+    do {
+        __nanosleep(200);
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - started < nanoseconds);
+}
+"""
+
+
+@cache
+def compiled(arch: str) -> bytes:
+    """The kernel's cubin for an architecture such as `sm_90`. Needs NVRTC, no GPU. Raises RuntimeError."""
+    from cuda.bindings import nvrtc
+
+    program = _checked(nvrtc.nvrtcCreateProgram(_SOURCE, b"hold_all.cu", 0, [], []))
+    try:
+        _checked(nvrtc.nvrtcCompileProgram(program, 1, [f"--gpu-architecture={arch}".encode()]))
+        text = bytes(int(_checked(nvrtc.nvrtcGetCUBINSize(program))))
+        _checked(nvrtc.nvrtcGetCUBIN(program, text))
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    return text
+
+
+def load(arch: str) -> Callable[[float], None]:
+    """A function that holds the current GPU, from its place in the current stream on, for so many milliseconds."""
+    import torch
+    from cuda.bindings import driver
+
+    module = _checked(driver.cuModuleLoadData(compiled(arch)))
+    kernel = _checked(driver.cuModuleGetFunction(module, b"hold_all"))
+    device = torch.cuda.current_device()
+    properties = torch.cuda.get_device_properties(device)
+    blocks = properties.multi_processor_count * (properties.max_threads_per_multi_processor // _THREADS)
+    launch, stream_of = driver.cuLaunchKernel, torch.cuda.current_stream
+
+    def hold(lead_ms: float) -> None:
+        arguments = ((int(lead_ms * 1e6),), (ctypes.c_ulonglong,))
+        _checked(launch(kernel, blocks, 1, 1, _THREADS, 1, 1, 0, stream_of().cuda_stream, arguments, 0))
+
+    return hold
+
+
+def _checked(result: Any) -> Any:
+    code, *values = result
+    if int(code) != 0:
+        raise RuntimeError(f"the blocking kernel: {code}")
+    return values[0] if values else None

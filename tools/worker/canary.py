@@ -1,0 +1,64 @@
+"""Sees writes past the end of an output: the allocator's slack behind it is filled with a pattern before the call.
+
+PyTorch's allocator hands out blocks in multiples of 512 bytes. What lies between the end of a tensor's storage and the
+end of its block belongs to nobody, and an unmasked store of the last tile lands there. Evidence from inside the
+candidate's process: it convicts, it never acquits.
+"""
+
+from typing import Any
+
+import torch
+
+from . import structure
+
+_BLOCK_BYTES = 512
+_PATTERN = 0xA5
+_SMALL_BYTES = 1 << 20
+"""The largest tensor that the allocator serves from its pool of small blocks."""
+_LARGE_BYTES = 96 << 20
+
+
+class Canary:
+    """Fills the free memory of the current GPU; afterwards looks behind outputs that came from there."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        if device.type != "cuda":
+            return
+        torch.cuda.empty_cache()
+        sizes = [_SMALL_BYTES] * 4 + [_LARGE_BYTES]
+        filler = [torch.full((size,), _PATTERN, dtype=torch.uint8, device=device) for size in sizes]
+        self._ranges = [(block.data_ptr(), block.data_ptr() + block.numel()) for block in filler]
+        torch.cuda.synchronize()
+
+    def overrun(self, result: Any) -> str:
+        """Which output was written beyond; empty if none, or if nothing can be said."""
+        _, tensors = structure.flatten(result)
+        for number, tensor in enumerate(tensors):
+            slack = self._slack(tensor)
+            if slack is not None and bool((slack != _PATTERN).any()):
+                return f"output {number}"
+        return ""
+
+    def _slack(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The bytes behind a tensor's storage, where they were filled before the call."""
+        storage = tensor.untyped_storage()
+        start, size = storage.data_ptr(), storage.nbytes()
+        end = start + -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
+        if start + size == end or not any(low <= start and end <= high for low, high in self._ranges):
+            return None
+        if start % _BLOCK_BYTES:
+            return None
+        return torch.as_tensor(_Bytes(start + size, end - start - size), device=tensor.device)
+
+
+class _Bytes:
+    """Device memory as torch reads it."""
+
+    def __init__(self, pointer: int, size_bytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (pointer, False),
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
