@@ -3,7 +3,7 @@
 import email.utils
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["again", "quota", "parameter", "too_long", "refused"]
@@ -48,14 +48,22 @@ def of_exception(error: Exception, key: str) -> Failure:
     if isinstance(error, openai.APIStatusError):
         return of_status(error.status_code, error.body, error.response.headers, key)
     if isinstance(error, openai.APIConnectionError):
-        cause = type(error.__cause__).__name__ if error.__cause__ else type(error).__name__
-        return Failure("again", f"cannot be reached ({cause})", spent=cause != "ConnectError")
+        names = [type(cause).__name__ for cause in _causes(error)]
+        return Failure("again", f"cannot be reached ({names[-1]})", spent="ConnectError" not in names)
     embedded = error.args[0] if error.args and isinstance(error.args[0], dict) else None
     if embedded is not None:  # Some gateways report a failure in the body of a 200.
         code = embedded.get("code")
         status = code if isinstance(code, int) and 400 <= code <= 599 else 502
         return of_status(status, embedded, {}, key)
     return Failure("again", f"the answer is not of the protocol ({type(error).__name__})", spent=True)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception and what it was raised from, outermost first."""
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__
 
 
 def of_status(status: int, body: object, headers: Mapping[str, str], key: str) -> Failure:

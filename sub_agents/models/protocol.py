@@ -23,6 +23,9 @@ Finish = Literal["stop", "truncated", "refused", "tool_calls"]
 class ModelError(WarpsmithError):
     """A model could not be asked. The text is one line for a person and holds no key."""
 
+    usage: "Usage | None" = None
+    """What was spent before it failed."""
+
 
 class QuotaExhausted(ModelError):
     """The account behind the endpoint has no credit left: nothing asked later can succeed."""

@@ -1,5 +1,6 @@
 """Between our records and LangChain's messages."""
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
@@ -61,9 +62,9 @@ def reply_of(message: "AIMessage") -> Reply:
     prompt = completion = None
     reasoning = 0
     if usage is not None:
-        prompt, completion = usage["input_tokens"] or None, usage["output_tokens"]
+        prompt = usage["input_tokens"] if usage["input_tokens"] > 0 else None
+        completion = usage["output_tokens"] if usage["output_tokens"] > 0 else None
         reasoning = usage.get("output_token_details", {}).get("reasoning") or 0
-        completion = completion if completion > 0 or not text else None
     calls = [RawCall(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
     calls += [RawCall(call["id"] or "", call["name"] or "", None) for call in message.invalid_tool_calls]
     return Reply(
@@ -72,10 +73,28 @@ def reply_of(message: "AIMessage") -> Reply:
         finish=str(metadata.get("finish_reason") or ""),
         refusal=str(message.additional_kwargs.get("refusal") or ""),
         model=str(metadata.get("model_name") or ""),
-        prompt_tokens=max(prompt, 0) if prompt is not None else None,
-        completion_tokens=max(completion, 0) if completion is not None else None,
+        prompt_tokens=prompt,
+        completion_tokens=completion,
         reasoning_tokens=max(reasoning, 0),
     )
+
+
+def tidy_calls(response: Any) -> None:
+    """Spoils arguments of tool calls that are JSON but no object, in place: LangChain then finds the call invalid.
+
+    As they are, its own check would lose the whole answer.
+    """
+    for choice in getattr(response, "choices", None) or ():
+        for call in getattr(getattr(choice, "message", None), "tool_calls", None) or ():
+            function = getattr(call, "function", None)
+            if function is None:
+                continue
+            try:
+                value = json.loads(function.arguments)
+            except (ValueError, TypeError):
+                continue
+            if not isinstance(value, dict):
+                function.arguments = f"no object: {value}"
 
 
 def checked_calls(calls: tuple[RawCall, ...], tools: tuple[ToolSpec, ...]) -> tuple[ToolCall, ...]:

@@ -1,0 +1,67 @@
+"""Tokens, time and money by role and phase, summed from the record of answers."""
+
+from collections.abc import Iterable
+
+from ...state.base import Record
+from .store import Entry
+
+
+class UsageRow(Record):
+    """What one role used in one phase with one model."""
+
+    role: str
+    phase: str
+    model: str
+    asks: int = 0
+    answered: int = 0
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    seconds: float = 0.0
+    cost: float | None = None
+    """None where the price of the model is unknown."""
+    estimated: bool = False
+    """Part of the tokens is our own upper bound: uncounted by the endpoint, or of a request whose answer was lost."""
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+def usage_rows(entries: Iterable[Entry]) -> tuple[UsageRow, ...]:
+    """One row for each role, phase and model, in the order in which they first asked."""
+    grouped: dict[tuple[str, str, str], list[Entry]] = {}
+    for entry in entries:
+        grouped.setdefault((entry.role, entry.phase, entry.model), []).append(entry)
+    return tuple(_row(key, group) for key, group in grouped.items())
+
+
+def total_tokens(entries: Iterable[Entry]) -> int:
+    """Tokens of all requests, abandoned ones at their upper bound."""
+    return sum(entry.usage.tokens for entry in entries)
+
+
+def total_cost(entries: Iterable[Entry]) -> float | None:
+    """Cost of all requests; None where that of one is unknown."""
+    costs = [entry.usage.cost for entry in entries]
+    return None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None)
+
+
+def _row(key: tuple[str, str, str], group: list[Entry]) -> UsageRow:
+    role, phase, model = key
+    usages = [entry.usage for entry in group]
+    return UsageRow(
+        role=role,
+        phase=phase,
+        model=model,
+        asks=len(group),
+        answered=sum(entry.outcome == "answered" for entry in group),
+        requests=sum(usage.requests for usage in usages),
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        completion_tokens=sum(usage.completion_tokens for usage in usages),
+        reasoning_tokens=sum(usage.reasoning_tokens for usage in usages),
+        seconds=sum(usage.seconds for usage in usages),
+        cost=total_cost(group),
+        estimated=any(usage.estimated for usage in usages),
+    )
