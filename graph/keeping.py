@@ -39,7 +39,10 @@ def best_of_each_language(ranked_rows: Sequence[Row], count: int) -> tuple[Row, 
 
 
 def pool_of(ranked_rows: Sequence[Row]) -> tuple[Row, ...]:
-    """What a run goes on working with: the best of each language, and the best of a few other structures."""
+    """What a run goes on working with: the best of each language, and the best of a few other structures.
+
+    Every checkpoint holds the pool, so what the trajectory alone needs is left out of its rows.
+    """
     chosen = best_of_each_language(ranked_rows, POOL_SIZE)
     structures = {row.structure for row in chosen}
     others: dict[str, Row] = {}
@@ -48,12 +51,18 @@ def pool_of(ranked_rows: Sequence[Row]) -> tuple[Row, ...]:
             others.setdefault(row.structure, row)
     elites = {row.id for row in list(others.values())[:ELITES]}
     ids = {row.id for row in chosen} | elites
-    return tuple(row for row in ranked_rows if row.id in ids)
+    slim = {"asked": "", "bottleneck": "", "parent": ""}
+    return tuple(row.model_copy(update=slim) for row in ranked_rows if row.id in ids)
 
 
 def sol_fraction(evaluation: Evaluation) -> float | None:
     """The smallest fraction of the speed of light over the workloads; None where nothing was timed."""
     return min((timing.sol_fraction for timing in evaluation.timings), default=None)
+
+
+def wins_everywhere(evaluation: Evaluation) -> bool:
+    """Every timed workload is a win by the paired gate, and there is one."""
+    return bool(evaluation.timings) and all(timing.verdict == "win" for timing in evaluation.timings)
 
 
 def target_gap(target: Target | None, evaluation: Evaluation, device: DeviceSheet) -> TargetGap | None:

@@ -20,6 +20,7 @@ def ask_writers(state: State) -> list[Send] | Literal["record"]:
         ProposeTask(
             run_dir=state.run_dir,
             request=request,
+            round=state.round,
             seeds=request.seeds or state.seeds,
             pool=tuple(row.id for row in state.pool),
             tried=state.tried,

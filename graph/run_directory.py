@@ -71,6 +71,7 @@ class RunDirectory:
         self.path = path
         self._lock = threading.Lock()
         self._evaluations: dict[tuple[str, str], Evaluation] = {}
+        self._orders: dict[str, tuple[int, int]] = {}
         (path / "candidates").mkdir(parents=True, exist_ok=True)
         self._read_evaluations()
 
@@ -98,10 +99,14 @@ class RunDirectory:
     def source_path(self, candidate_id: str) -> Path:
         return self.path / "candidates" / f"{candidate_id}.py"
 
-    def add_candidate(self, candidate: Candidate) -> None:
-        """Keeps a candidate; the first that came with an id stays."""
+    def add_candidate(self, candidate: Candidate, order: tuple[int, int] = (0, 0)) -> None:
+        """Keeps a candidate; of several with an id the one of the least order stays, whichever thread comes first."""
         with self._lock:
-            if not self.source_path(candidate.id).exists():
+            earliest = self._orders.get(candidate.id)
+            if earliest is None and self.source_path(candidate.id).exists():
+                return  # From before this process: a resumed run.
+            if earliest is None or order < earliest:
+                self._orders[candidate.id] = order
                 self.write_text(f"candidates/{candidate.id}.json", candidate.model_dump_json(exclude={"source"}))
                 self.write_text(f"candidates/{candidate.id}.py", candidate.source)
 

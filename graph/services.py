@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ..state.brief import Brief, Scored
 from ..state.candidate import Language
@@ -28,7 +28,7 @@ from ..sub_agents.writer import Writer
 from ..tools.harness import Harness
 from ..tools.toolbox import Toolbox
 from .events import EventLog, Listener
-from .keeping import target_gap
+from .keeping import target_gap, wins_everywhere
 from .run_directory import RunDirectory
 from .search import PhasedSearch, SearchStrategy, Standing, next_phase, patience_of, strategy_named
 from .stopping import Progress
@@ -120,6 +120,7 @@ class Services:
             state=state,
             context=context,
             best=best,
+            wins=evaluation is not None and wins_everywhere(evaluation),
             target=target_gap(self.problem.target, evaluation, self.device) if evaluation else None,
             patience=patience_of(context, self.strategy.round_size(context)),
             last_phase=next_phase(state) is None,
@@ -145,6 +146,7 @@ class Services:
             tried=frozenset(task.tried),
             temperature=request.temperature,
             rng_seed=request.rng_seed,
+            vary=request.vary,
             graph=self.run.read_record("lowered", LoweredGraph),
             baselines=self.run.read_record("baselines", Baselines),
             failures=self._failures(task),

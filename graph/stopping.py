@@ -25,6 +25,8 @@ class Progress:
     state: State
     context: Context
     best: Row | None = None
+    wins: bool = False
+    """Every timed workload of the best is a win by the paired gate."""
     target: TargetGap | None = None
     patience: int = 3
     """Rounds without gain that end a phase."""
@@ -67,7 +69,7 @@ def speed_of_light(progress: Progress) -> StopRule:
 
 def won_near_speed_of_light(progress: Progress) -> StopRule:
     found, most, best = _sol(progress), progress.context.stop_at_sol, progress.best
-    won = best is not None and best.wins and best.rank >= CLEAR_WIN
+    won = progress.wins and best is not None and best.rank >= CLEAR_WIN
     return StopRule(
         name="won_near_speed_of_light",
         threshold=most,

@@ -100,6 +100,8 @@ class WriterRequest(Record):
     """Ids to start from, where they differ from the round's."""
     vary: int | None = None
     """Ordinal of the one slot to move far, counted over the slots of the seed; None: any."""
+    part: int = 0
+    """Its number within the round, by which twins are told apart: the first to ask for a candidate has made it."""
     tag: str = ""
     """Whose request it is, where a strategy keeps several lines apart; candidates carry it on."""
 
@@ -109,6 +111,7 @@ class ProposeTask(Record):
 
     run_dir: str
     request: WriterRequest
+    round: int = 0
     seeds: tuple[str, ...] = ()
     pool: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
@@ -138,8 +141,6 @@ class State(RunInput):
 
     phase: Phase = Field(default="explore", description="What the loop is doing")
     round: int = Field(default=0, description="Rounds opened so far")
-    phase_rounds: int = Field(default=0, description="Rounds opened in this phase")
-    phase_evaluations: int = Field(default=0, description="Candidates evaluated in this phase")
     rounds_without_gain: int = Field(default=0, description="Rounds since the best last improved, in this phase")
     requests: tuple[WriterRequest, ...] = Field(default=(), description="What this round asks of the writers")
     proposed: Annotated[list[str], operator.add] = Field(default_factory=list, description="Ids proposed this round")
@@ -197,8 +198,6 @@ class Update(TypedDict, total=False):
     quotas: dict[str, int]
     phase: Phase
     round: int
-    phase_rounds: int
-    phase_evaluations: int
     rounds_without_gain: int
     requests: tuple[WriterRequest, ...]
     proposed: Any

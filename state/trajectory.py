@@ -45,11 +45,10 @@ class Row(Record):
     ms: float | None = None
     """Median on the primary workload, or the estimate of a dry run."""
     sol_fraction: float | None = None
-    wins: bool = False
-    """Every timed workload is a win by the paired gate."""
     structure: str = ""
-    """What kind of kernel it is, apart from sizes: templates and strategies, or features of a free source."""
+    """Equal for kernels of one kind, apart from sizes: a digest of templates and strategies, or of a source's marks."""
     bottleneck: str = ""
+    """Class of the suspected bottleneck."""
     asked: str = ""
     """What the writer was asked for: the directive and the tag of the request."""
 

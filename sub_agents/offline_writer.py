@@ -125,6 +125,8 @@ class OfflineWriter:
         if brief.directive == "rewrite":
             yield from self._rewrites(seeds, spaces)
         if brief.directive in ("tune", "repair"):
+            if brief.vary is not None:
+                yield from self._varied(seeds, spaces, brief.vary)
             yield from self._tuned(seeds, spaces, rng, brief.temperature)
         if brief.directive == "diversify":
             yield from self._different([scored.candidate for scored in brief.pool], spaces, rng)
@@ -237,6 +239,26 @@ class OfflineWriter:
             moves = moves_of(spaces[name], combination[name], reach)
             if moves:
                 yield {**combination, name: rng.choice(moves)[1]}, parent, "two slots moved"
+
+    def _varied(
+        self, seeds: list[Candidate], spaces: dict[str, StepSpace], ordinal: int
+    ) -> Iterator[tuple[Combination, str | None, str]]:
+        """Every other choice of one slot of each seed, the nearest first, all else as it is."""
+        for seed in seeds:
+            combination = _parse(seed, spaces)
+            if combination is None:
+                continue
+            movable = [
+                (name, slot)
+                for name in _heavy(spaces, combination)
+                for slot in spaces[name].slots(combination[name].template)
+                if len(slot.choices) > 1
+            ]
+            if movable:
+                name, slot = movable[ordinal % len(movable)]
+                for _, choice in moves_of(spaces[name], combination[name], len(slot.choices)):
+                    if choice.values[slot.name] != combination[name].values[slot.name]:
+                        yield {**combination, name: choice}, seed.id, f"{name}: only {slot.name} moved"
 
     def _rewrites(
         self, seeds: list[Candidate], spaces: dict[str, StepSpace]

@@ -13,6 +13,10 @@ Languages = Annotated[
 Budget = Annotated[int | None, typer.Option("--budget", help="Most candidates to evaluate [18]")]
 Seconds = Annotated[float | None, typer.Option("--seconds", help="Wall time after which no round starts [600]")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the search [0]")]
+Strategy = Annotated[
+    str | None,
+    typer.Option("--strategy", metavar="phased|chain|beam|ranked|islands|mcts", help="How the search goes on [phased]"),
+]
 Arch = Annotated[str | None, typer.Option("--arch", help="Target of a dry run [sm_90]")]
 RequireGpu = Annotated[bool, typer.Option("--require-gpu", help="Fail where there is no GPU, in place of a dry run")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Do not use a GPU: everything is estimated, nothing timed")]

@@ -20,8 +20,6 @@ def select_seeds(state: State, runtime: Runtime[Context]) -> Update:
     return {
         "phase": phase,
         "seeds": seeds,
-        "phase_rounds": 0,
-        "phase_evaluations": 0,
         "rounds_without_gain": 0,
         "phase_over": False,
     }

@@ -5,13 +5,14 @@ from dataclasses import replace
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
+from ...state.base import digest
 from ...state.candidate import Candidate
 from ...state.channels import Context, Diagnosis, EvaluateTask, ProposeTask, State, Update
 from ...state.errors import InfraError
 from ...state.evaluation import Evaluation, Status
 from ...state.profile import Profile
 from ...state.trajectory import Row
-from ..diagnosis import bottleneck
+from ..diagnosis import bottleneck, product_flops
 from ..feedback import make_feedback
 from ..keeping import GAIN, pool_of, ranked, sol_fraction
 from ..search import quota_left
@@ -44,7 +45,6 @@ def open_round(state: State, runtime: Runtime[Context]) -> Update:
     )
     return {
         "round": opened.round,
-        "phase_rounds": state.phase_rounds + 1,
         "seeds": seeds,
         "requests": requests,
         "proposed": Overwrite([]),
@@ -61,7 +61,8 @@ def propose(state: ProposeTask, runtime: Runtime[Context]) -> Update:
     candidates = writer.propose(services.brief(state), state.request.n) if writer else []
     asked = f"{state.request.directive} {state.request.tag}".strip()
     for candidate in candidates[: state.request.n]:
-        services.run.add_candidate(candidate.model_copy(update={"asked": asked}))
+        order = (state.round, state.request.part)
+        services.run.add_candidate(candidate.model_copy(update={"asked": asked}), order)
     return {"proposed": [candidate.id for candidate in candidates[: state.request.n]]}
 
 
@@ -118,8 +119,7 @@ def make_row(candidate: Candidate, evaluation: Evaluation, task: EvaluateTask) -
         rank=evaluation.rank,
         ms=timing.candidate.median_ms if timing else estimate.ms if estimate else None,
         sol_fraction=sol_fraction(evaluation),
-        wins=bool(evaluation.timings) and all(each.verdict == "win" for each in evaluation.timings),
-        structure=structure_of(candidate),
+        structure=digest(structure_of(candidate))[:6],  # Every checkpoint holds the pool's: they have to be short.
         asked=candidate.asked,
     )
 
@@ -141,11 +141,12 @@ def diagnose(state: State, runtime: Runtime[Context]) -> Update:
     """Names the suspected bottleneck of each of the round's candidates, and of the one profiled last."""
     services = services_of(state.run_dir, runtime)
     ids = dict.fromkeys([row.id for row in state.results] + list(state.profiled[-1:]))
+    flops = product_flops(services.plan)
     found = []
     for id in ids:
         evaluation = services.run.evaluation(id)
         counters = services.run.read_record(f"profile-{id}", Profile) if id in state.profiled else None
-        if evaluation and (text := bottleneck(evaluation, counters, services.device)):
+        if evaluation and (text := bottleneck(evaluation, counters, services.device, flops)):
             found.append(Diagnosis(candidate=id, bottleneck=text))
     return {"diagnoses": tuple(found)}
 
@@ -190,26 +191,28 @@ def record(state: State, runtime: Runtime[Context]) -> Update:
     reason = stop_reason(replace(progress, nothing_proposed=phase_over))
     if gained and best is not None:
         tell(services, runtime, "best", candidate=best.id, language=best.language, rank=best.rank, ms=best.ms)
-    return {
+    update: Update = {
         "tried": (*state.tried, *(row.id for row in results)),
         "pool": pool_of(kept),
         "best": best.id if best else "",
         "best_rank": best.rank if best else 0.0,
         "evaluations": after.evaluations,
         "evaluations_at_gain": after.evaluations_at_gain,
-        "tokens_used": after.tokens_used,
-        "money_used": after.money_used,
-        "phase_evaluations": state.phase_evaluations + len(results),
         "seconds_used": after.seconds_used,
         "rounds_without_gain": after.rounds_without_gain,
         "phase_over": phase_over,
         "stop_reason": reason,
     }
+    if tokens or money:  # A channel that is never written takes no room in checkpoints.
+        update |= {"tokens_used": after.tokens_used, "money_used": after.money_used}
+    return update
 
 
 def _with_bottlenecks(state: State) -> list[Row]:
     suspected = {diagnosis.candidate: diagnosis.bottleneck for diagnosis in state.diagnoses}
-    return [row.model_copy(update={"bottleneck": suspected.get(row.id, "")}) for row in state.results]
+    return [
+        row.model_copy(update={"bottleneck": suspected.get(row.id, "").partition(":")[0][:40]}) for row in state.results
+    ]
 
 
 def _stop_if_broken(services: Services) -> None:

@@ -1,10 +1,15 @@
 """Search strategies: what to ask the writers for next. One file each behind one Protocol."""
 
 from ...state.errors import InvalidInput
+from .beam import BeamSearch
+from .chain import GreedyChain
+from .greedy import RankedGreedy
+from .islands import IslandSearch
 from .pacing import patience_of
 from .phased import PhasedSearch
 from .standing import Standing, next_phase, quota_left
 from .strategy import SearchStrategy, rng_seed
+from .tree import TreeSearch
 
 __all__ = [
     "STRATEGIES",
@@ -18,7 +23,9 @@ __all__ = [
     "strategy_named",
 ]
 
-STRATEGIES: dict[str, type[SearchStrategy]] = {each.name: each for each in (PhasedSearch,)}
+STRATEGIES: dict[str, type[SearchStrategy]] = {
+    each.name: each for each in (PhasedSearch, GreedyChain, BeamSearch, RankedGreedy, IslandSearch, TreeSearch)
+}
 """By the name that `--strategy` takes."""
 
 

@@ -34,7 +34,7 @@ def patience_of(context: Context, round_size: int) -> int:
 def diversity_due(standing: Standing, round_size: int) -> bool:
     """Whether this round must bring something structurally different."""
     interval = diversity_interval(standing.rounds_of_budget(round_size))
-    return standing.state.round % interval == 0 and bool(standing.kept)
+    return standing.state.round > 0 and standing.state.round % interval == 0 and bool(standing.kept)
 
 
 def temperature(standing: Standing, round_size: int) -> float:

@@ -12,7 +12,11 @@ from ...state.candidate import Language
 from ...state.channels import Context, WriterRequest
 from ...state.trajectory import Phase, Row
 from ..keeping import best_of_each_language
+from .pacing import diversity_due
 from .standing import Standing
+
+FORCED = "forced"
+"""Tag of the requests for diversity that are made whether or not the search gains."""
 
 
 class SearchStrategy(Protocol):
@@ -79,28 +83,40 @@ class Phased(ABC):
             directive: Directive = "rewrite" if standing.state.seeds else "explore"
             heat = 1.0 + 0.5 * standing.state.rounds_without_gain
             return (ask(standing, "cuda", directive, room, temperature=heat),)
-        return self.steps(standing, room)
+        forced = self._forced_diversity(standing) if room > 1 else ()
+        return (*self.steps(standing, room - len(forced)), *forced)
+
+    def _forced_diversity(self, standing: Standing) -> tuple[WriterRequest, ...]:
+        """Every few rounds one structurally different candidate, which the pool keeps even if it is slower."""
+        best = next(iter(self.candidates(standing)), None)
+        if best is None or not diversity_due(standing, self.round_size(standing.context)):
+            return ()
+        return (ask(standing, best.language, "diversify", 1, part=99, tag=FORCED),)
 
     @abstractmethod
     def steps(self, standing: Standing, room: int) -> tuple[WriterRequest, ...]:
         """What a round of exploring or tuning asks for: at most `room` candidates."""
 
     def candidates(self, standing: Standing) -> tuple[Row, ...]:
-        """The kept rows that this phase may start from, best first: exploring stays in its language."""
-        if standing.state.phase != "explore":
-            return standing.kept
-        language = first_language(standing.context)
-        return tuple(row for row in standing.kept if row.language == language)
+        """The kept rows that this phase may start from, best first: exploring stays in its language.
+
+        In later phases the best of another language comes first every second round, if it is near the best: a fresh
+        rewriting has not been tuned yet.
+        """
+        kept, state = standing.kept, standing.state
+        if state.phase == "explore":
+            language = first_language(standing.context)
+            return tuple(row for row in kept if row.language == language)
+        near = [row for row in best_of_each_language(kept, 1) if row.rank >= self.worth_tuning * kept[0].rank]
+        first = near[state.round % len(near)] if near else None
+        return (first, *(row for row in kept if row is not first)) if first else kept
 
 
 def ask(standing: Standing, language: Language, directive: Directive, n: int, **fields: object) -> WriterRequest:
     """A request with its own generator seed, which tells requests of one round apart by `part`."""
-    part = fields.pop("part", 0)
-    assert isinstance(part, int)
-    seed = rng_seed(standing.context.seed, standing.state.round, part)
-    return WriterRequest.model_validate(
-        {"language": language, "directive": directive, "n": n, "rng_seed": seed, **fields}
-    )
+    request = WriterRequest.model_validate({"language": language, "directive": directive, "n": n, **fields})
+    seed = rng_seed(standing.context.seed, standing.state.round, request.part)
+    return request.model_copy(update={"rng_seed": seed})
 
 
 def first_language(context: Context) -> Language:

@@ -24,9 +24,8 @@ def progress(sol: float | None = 0.5, rank: float = 1.0, wins: bool = False, **f
         status=Status.PASSED,
         rank=rank,
         sol_fraction=sol,
-        wins=wins,
     )
-    return Progress(state=State(problem="p", **fields), context=Context(**settings), best=best, **about)
+    return Progress(state=State(problem="p", **fields), context=Context(**settings), best=best, wins=wins, **about)
 
 
 def test_every_rule_is_named_as_a_reason_and_says_what_it_compares():
