@@ -132,7 +132,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.museum", description="Judges the exploit museum.")
     parser.add_argument("--tier", choices=("quick", "full", "record"), default="quick")
     parser.add_argument("--repeat", type=int, default=1, help="verdicts an exhibit, each on new draws")
-    parser.add_argument("--only", default="", help="exhibits with this text in their name, such as a family")
+    parser.add_argument(
+        "--only", default="", help="exhibits with one of these comma-separated texts in their name, such as a family"
+    )
     parser.add_argument("--out", type=Path, help="result file, merged into")
     parser.add_argument("--resume", action="store_true", help="run only what the file lacks")
     parser.add_argument("--threads", type=int, default=4, help="exhibits that compile while others are judged")
