@@ -23,6 +23,7 @@ PREFERENCE: dict[str, tuple[str, ...]] = {
     "triton_split_reduction": ("cuda_split_reduction", "cuda_column", "cuda_row_cluster"),
     "triton_matmul": ("cuda_matmul_hopper", "cuda_matmul"),
     "triton_split_matmul": ("cuda_matmul_hopper", "cuda_matmul"),
+    "triton_matmul_small": ("cuda_matmul_small", "cuda_matmul"),
     "triton_matvec": ("cuda_matvec",),
 }
 """CUDA templates for each Triton template, the closest first."""
@@ -122,9 +123,21 @@ def _preferred(space: StepSpace, seed: Mapping[str, SlotValue]) -> list[Template
 
 
 def _in_order(space: StepSpace, choices: list[Choice], seed: Mapping[str, SlotValue]) -> list[Choice]:
+    """What the seed's tiles become, and each template's own best, by estimate; preferred structures in doubt."""
     preferred = [template.name for template in _preferred(space, seed)]
-    near = sorted((c for c in choices if c.template.name in preferred), key=lambda c: preferred.index(c.template.name))
-    return list(dict.fromkeys([*near, *choices, *space.promising()]))
+    own = space.ranked()
+    fair = dict.fromkeys([*choices, *own])
+    least = min(map(space.estimated_ms, fair), default=0.0)
+
+    def late(choice: Choice) -> tuple[float, int]:
+        near = choice.template.name in preferred
+        # Estimates of products are good to a fifth, no better.
+        return (
+            int(5 * space.estimated_ms(choice) / max(least, 1e-9)),
+            preferred.index(choice.template.name) if near else len(preferred),
+        )
+
+    return sorted(fair, key=late)
 
 
 def _legal_near(space: StepSpace, template: Template, slots: tuple[Slot, ...], setting: Setting) -> Setting | None:

@@ -119,20 +119,20 @@ def pads(program: MatmulProgram, setting: Setting) -> tuple[int, int]:
         return 0, 0
     if operand_dtype(program) != "float32":
         return 8, 8
-    return (4 if _k_inner(program, "a") else 8), (4 if _k_inner(program, "b") else 8)
+    return (4 if k_inner(program, "a") else 8), (4 if k_inner(program, "b") else 8)
 
 
 def shared_bytes(program: MatmulProgram, setting: Setting) -> int:
     """The larger of the pipeline's stages and the tile of sums that is brought into rows."""
     tile_m, tile_n, tile_k = (int(setting[f"tile_{axis}"]) for axis in "mnk")
     a_pad, b_pad = pads(program, setting)
-    a_tile = tile_m * (tile_k + a_pad) if _k_inner(program, "a") else tile_k * (tile_m + a_pad)
-    b_tile = tile_n * (tile_k + b_pad) if _k_inner(program, "b") else tile_k * (tile_n + b_pad)
+    a_tile = tile_m * (tile_k + a_pad) if k_inner(program, "a") else tile_k * (tile_m + a_pad)
+    b_tile = tile_n * (tile_k + b_pad) if k_inner(program, "b") else tile_k * (tile_n + b_pad)
     stages = (a_tile + b_tile) * BYTES[program.a.dtype] * int(setting["num_stages"])
     return max(stages, tile_m * (tile_n + 4) * 4)
 
 
-def _k_inner(program: MatmulProgram, side: str) -> bool:
+def k_inner(program: MatmulProgram, side: str) -> bool:
     """Whether rows in shared memory run along k: where memory does, and where it runs along neither axis."""
     operand = program.a if side == "a" else program.b
     return contiguous_axis(operand) in ((-1, None) if side == "a" else (-2, None))
@@ -172,15 +172,15 @@ def _context(program: MatmulProgram, setting: Setting, around: Epilogue) -> dict
 
 def _side(program: MatmulProgram, side: str, around: Epilogue) -> dict[str, Any]:
     operand = program.a if side == "a" else program.b
-    k_inner = _k_inner(program, side)
+    along_k = k_inner(program, side)
     outer_stride, k_stride = operand.strides[-2:] if side == "a" else operand.strides[:-3:-1]
     batch = [f"batch_{axis}" for axis in range(len(program.batch))]
     indices = [*batch, "first_row" if side == "a" else "first_column"]
     offsets = terms((*operand.strides[:-2], outer_stride), indices, operand.offset)
     pointer = around.pointer_of[operand.value]
-    row_stride, inner_stride = (outer_stride, k_stride) if k_inner else (k_stride, outer_stride)
+    row_stride, inner_stride = (outer_stride, k_stride) if along_k else (k_stride, outer_stride)
     return {
-        f"{side}_k_inner": k_inner,
+        f"{side}_k_inner": along_k,
         f"{side}_source": f"{pointer} + {offsets}" if offsets else pointer,
         f"{side}_k_stride": written_out(k_stride),
         f"{side}_row_stride": written_out(row_stride),

@@ -5,6 +5,7 @@ from ..kernel_source import Template
 from .cuda_column import CudaColumn
 from .cuda_matmul import CudaMatmul
 from .cuda_matmul_hopper import CudaMatmulHopper
+from .cuda_matmul_small import CudaMatmulSmall
 from .cuda_matvec import CudaMatvec
 from .cuda_pointwise import CudaPointwise
 from .cuda_row_block import CudaRowBlock
@@ -43,6 +44,7 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         CudaColumn(),
         CudaSplitReduction(),
         CudaRowLooped(),
+        CudaMatmulSmall(),
         CudaMatmulHopper(),
         CudaMatmul(),
         CudaMatvec(),

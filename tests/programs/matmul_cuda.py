@@ -52,12 +52,17 @@ def cuda_text(source: KernelSource) -> str:
     return found[1]
 
 
-def compiled(source: KernelSource, width: int, arch: str = "sm_90") -> dict[str, dict[str, int]]:
-    """Resources by kernel name from NVRTC's cubin, every vector `width` elements wide. Raises cuda.core's error."""
+def compiled(
+    source: KernelSource, width: int, arch: str = "sm_90", sizes: dict[str, int] | None = None
+) -> dict[str, dict[str, int]]:
+    """Resources by kernel name from NVRTC's cubin, every vector `width` elements wide. Raises cuda.core's error.
+
+    Macros that are no vector width are in `sizes`. Where a source has several modules, of the first of them.
+    """
     from cuda.core import Program, ProgramOptions
 
     arch = "sm_90a" if "-arch=sm_90a" in source.code else arch
-    macros = {name: width for name in re.findall(r'f"-D(\w+)=', source.code)}
+    macros = {name: width for name in re.findall(r'f"-D(\w+)=', source.code)} | (sizes or {})
     options = ProgramOptions(arch=arch, std="c++17", define_macro=[(k, str(v)) for k, v in macros.items()])
     code = Program(cuda_text(source), "c++", options).compile("cubin").code
     from triton import knobs
