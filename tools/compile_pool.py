@@ -98,9 +98,12 @@ class CompilePool:
         """Where a candidate's scratch folder lies, for its compiler and for every run."""
         return self._work_dir / "boxes" / (compiled.key or candidate.id)
 
-    def fresh_box(self, compiled: Compiled, candidate: Candidate) -> Path:
-        """A scratch folder with the compiled caches and nothing that an earlier run of the candidate left behind."""
-        box = self.box_of(compiled, candidate)
+    def fresh_box(self, compiled: Compiled, candidate: Candidate, folder: Path | None = None) -> Path:
+        """A scratch folder with the compiled caches and nothing that an earlier run of the candidate left behind.
+
+        By default where it always lies; another `folder` has to be shown there for Triton to find its caches.
+        """
+        box = folder or self.box_of(compiled, candidate)
         scratch_folder.remove(box)
         box.mkdir(parents=True)
         master = self._work_dir / "compiled" / compiled.key

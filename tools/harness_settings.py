@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import Field
 
 from ..state.base import Record
+from ..state.evaluation import Tier
 
 BASELINE_NAMES = ("eager", "compile", "max-autotune", "cuda-graphs")
 
@@ -33,3 +34,6 @@ class HarnessSettings(Record):
     racing: bool = True
     """Whether a candidate far behind the best of this harness is given up; off where each is judged for itself."""
     start_timeout_s: float = 120.0
+    evidence_tiers: tuple[Tier, ...] = ("full", "record")
+    """Tiers at which kernels that pass are also looked at from outside (sanitizers, fresh processes, profiler): seconds
+    each."""

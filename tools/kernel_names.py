@@ -15,6 +15,7 @@ from ..state.syntax import parse
 _ATTRIBUTES = r"(?:__(?:launch_bounds|cluster_dims)__\s*\([^)]*\)\s*)*"
 _GLOBAL = re.compile(rf"__global__\s+{_ATTRIBUTES}void\s+{_ATTRIBUTES}(\w+)")
 _LIBRARIES: tuple[tuple[str, str], ...] = (
+    ("copy", r"^(?:Memcpy|Memset)\b"),
     ("inductor", r"^triton_(?:poi|red|per|tem|mm|for)_"),
     ("cudnn", r"cudnn|implicit_convolve|xmma_(?:fprop|dgrad|wgrad)|convolve_|winograd|nchwToNhwc|nhwcToNchw"),
     (
@@ -23,7 +24,8 @@ _LIBRARIES: tuple[tuple[str, str], ...] = (
     ),
     ("cutlass", r"cutlass"),
     ("cub", r"\b(?:cub|thrust)::|DeviceReduce|DeviceScan|DeviceRadixSort"),
-    ("pytorch", r"\b(?:at|c10|torch|pytorch_flash)::|^(?:void )?(?:flash_|fmha_)|^(?:void )?(?:elementwise|vectorized_elementwise|unrolled_elementwise)_kernel"),
+    ("pytorch", r"\b(?:at|c10|torch|pytorch_flash)::|^(?:void )?(?:flash_|fmha_)"),
+    ("pytorch", r"^(?:void )?(?:vectorized_|unrolled_)?elementwise_kernel"),
 )
 """In this order: PyTorch wraps cub, cuDNN and cuBLAS use CUTLASS."""
 
@@ -39,7 +41,7 @@ def own_kernel_names(source: str) -> set[str]:
 
 def compiled_names(kernels: Iterable[str], source_names: set[str]) -> set[str]:
     """Names that a candidate's own compile met, less those of libraries: they may be put together at run time."""
-    return {name for name in map(base_name, kernels) if name in source_names or library_of(name) == "other"}
+    return {base_name(name) for name in kernels if kind_of(name, source_names) in ("own", "other")}
 
 
 def base_name(kernel: str) -> str:

@@ -15,7 +15,7 @@ from ..state.lowered import LoweredGraph
 from ..state.problem import Problem
 from ..state.profile import Profile
 from ..state.timing import Baseline, Baselines
-from . import device_search, estimate, roofline
+from . import device_search, estimate, evidence, roofline
 from .baseline_file import BaselineFile
 from .cell import Cell
 from .compile_pool import Compiled, CompilePool
@@ -24,6 +24,7 @@ from .fork_server import Spawn
 from .harness import Harness
 from .harness_settings import HarnessSettings
 from .judge_handle import JudgeHandle
+from .outside import Outside
 from .problem_reader import ProblemReader
 from .screen import screen
 from .server_process import ServerProcess
@@ -84,6 +85,9 @@ class LocalHarness:
         self._reader = ProblemReader(self._server)
         self.compiler = CompilePool(self._servers[0].client, self.work_dir, self._device, settings.compile_workers)
         self.baselines = BaselineFile(settings.baseline_file)
+        outside = Outside(self._server, self.work_dir, self.compiler, settings.max_memory_bytes)
+        outside.namespaces = self._device.sandbox["namespaces"] == "on"
+        self.witnesses = evidence.Witnesses(outside)
 
     def _sandbox_layers(self) -> dict[str, str]:
         """`on` for each layer of isolation, or why it is not: from an empty cell, which also shows that one starts."""
@@ -183,6 +187,10 @@ class LocalHarness:
         else:
             found = self._judge_candidate(problem, candidate, tier, compiled)
         found = self._complete(problem, candidate, found, compiled)
+        if evidence.wanted(found, self.settings.evidence_tiers):
+            with self._gpu_lock, self._quiet:
+                seen = self.witnesses.gather(self._judge(problem), problem, candidate, compiled, found)
+            found = evidence.settled(found, seen)
         if found.status is Status.PASSED and found.primary is not None:
             best_ms = self._best_ms.get(problem.id, found.primary.candidate.median_ms)
             self._best_ms[problem.id] = min(best_ms, found.primary.candidate.median_ms)
@@ -270,8 +278,12 @@ class LocalHarness:
         return found.model_copy(update=update)
 
     def profile(self, problem: Problem, candidate: Candidate) -> Profile:
-        reason = "no GPU" if self.dry else "profiling is not part of this version"
-        return Profile(candidate=candidate.id, reason=f"not profiled ({reason})")
+        if self.dry:
+            return Profile(candidate=candidate.id, reason="not profiled (no GPU)")
+        with self._turns.setdefault(candidate.id, threading.RLock()):
+            compiled = self.compiler.compile(problem, candidate)
+            with self._gpu_lock, self._quiet:
+                return self.witnesses.profile(self._judge(problem), problem, candidate, compiled)
 
     def close(self) -> None:
         self._reader.close()

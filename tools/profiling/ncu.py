@@ -135,10 +135,12 @@ def _number(text: str) -> float | None:
     return number if isfinite(number) else None
 
 
+def known_reason(log: str) -> str:
+    """What a log's words mean, where they are known; empty otherwise."""
+    return next((reason for reason, pattern in _REASONS if re.search(pattern, log)), "")
+
+
 def failure(log: str, fallback: str) -> str:
     """Why a log holds no kernel, in a few words."""
-    for reason, pattern in _REASONS:
-        if re.search(pattern, log):
-            return reason
     errors = [line.removeprefix("==ERROR==").strip() for line in log.splitlines() if line.startswith("==ERROR==")]
-    return errors[0][:200] if errors else fallback
+    return known_reason(log) or (errors[0][:200] if errors else fallback)

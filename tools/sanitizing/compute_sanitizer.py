@@ -94,6 +94,11 @@ def verdict(tool: SanitizerTool, log: str, own: set[str], workload: str) -> Sani
     return SanitizerResult(tool=tool, outcome="clean", workload=workload, set_aside=len(findings))
 
 
+def is_whole(log: str) -> bool:
+    """Whether the tool wrote its file to the end."""
+    return log.rstrip().endswith(("</ComputeSanitizerOutput>", "<ComputeSanitizerOutput/>"))
+
+
 def not_run(tool: SanitizerTool, reason: str) -> SanitizerResult:
     """A tool that gave no answer."""
     return SanitizerResult(tool=tool, outcome="not run", reason=reason)

@@ -22,7 +22,7 @@ from ...state.timing import Baseline
 from .. import statistics, wire
 from ..cell import channel_from
 from ..fork_server import ForkServer
-from . import baselines, draws, hidden, identity, layouts, reference_precision, structure, vetting
+from . import baselines, draws, handover, hidden, identity, layouts, reference_precision, structure, vetting
 from .bench import Bench, BenchPlan, Flush, OwnCalls
 from .clock import Stopwatch
 from .expectation import Expectation, clone_nested, expect
@@ -52,6 +52,8 @@ class Judge:
         self._hidden: list[Workload] | None = None
         self._neighbours: list[Workload | None] = []
         self.mutant_weights = "timed"
+        self.mappings: dict[str, dict[str, str]] = {}
+        """Own weights to the reference's, by candidate: those that were judged."""
         self.hop_ms: dict[str, float] = {}
         """What a burst costs on the wall clock beside its calls' own time, by workload: from the reference in a child.
         """
@@ -245,13 +247,15 @@ def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) 
         return
     wire.send(channel, {"ready": True})
     judge.before_timing = partial(_wait_for_quiet, channel)
-    handlers = {
+    handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         "open": judge.open,
         "vet": judge.vet,
         "baseline": judge.baseline,
         "use_baselines": judge.use_baselines,
         "identity": judge.identity,
         "evaluate": judge.evaluate,
+        "hand_over": partial(handover.hand_over, judge),
+        "compare_runs": partial(handover.compare_runs, judge),
     }
     while True:
         try:

@@ -33,6 +33,7 @@ class Trial:
     def __init__(self, judge: "Judge", session: Session, body: dict[str, Any]) -> None:
         self.judge = judge
         self.session = session
+        self.candidate = str(body.get("candidate", ""))
         self.path = str(body["path"])
         self.baseline = body.get("baseline")
         self.give_up_ms = body.get("give_up_ms") if body.get("tier") == "quick" else None
@@ -56,6 +57,7 @@ class Trial:
         judge = self.judge
         first = self._construct("timed", judge.model_seed)
         mapping = self._mapping(first["state"])
+        judge.mappings[self.candidate] = mapping
         self.setup_ms = float(first["setup_ms"])
         self._construct("random", judge.model_seed)
         for kind, model in judge.models.items():
