@@ -187,7 +187,7 @@ class _Forward:
         return lines
 
     def _inputs(self) -> list[str]:
-        """Strides are part of the plan, so an input laid out otherwise is copied first."""
+        """Strides are part of the plan and kernels move words of 16 bytes: an input that lies otherwise is copied."""
         lines = []
         used = set(self._used())
         for value in self.plan.inputs:
@@ -198,17 +198,21 @@ class _Forward:
             if value in self.updated:
                 lines.append(f"{self.updated[value]} = {name}")
             if strides is None:
-                lines.append(f"{name} = {name}.contiguous()")
+                lines += [
+                    f"{name} = {name}.contiguous()",
+                    f"if {name}.data_ptr() % 16:",
+                    f"    {name} = {name}.clone()",
+                ]
             else:
-                lines += self._relaid(name, strides)
+                lines += self._relaid(name, strides, " or {name}.data_ptr() % 16")
         return lines
 
-    def _relaid(self, name: str, strides: tuple[Size, ...]) -> list[str]:
+    def _relaid(self, name: str, strides: tuple[Size, ...], other: str = "") -> list[str]:
         wanted = _tuple(self._size_of_input(s) for s in strides)
         if 0 in strides:
             return [f"if {name}.stride() != {wanted}:", f'    raise ValueError("these kernels expect {name} expanded")']
         copy = f"torch.empty_strided({name}.shape, {wanted}, dtype={name}.dtype, device={name}.device).copy_({name})"
-        return [f"if {name}.stride() != {wanted}:", f"    {name} = {copy}"]
+        return [f"if {name}.stride() != {wanted}{other.format(name=name)}:", f"    {name} = {copy}"]
 
     def _size_of_input(self, size: Size) -> str:
         text = str(size)

@@ -80,6 +80,15 @@ class Model(nn.Module):
         return average
 """
 
+TRANSPOSED = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 2
+"""
+
 COUNTED = """import torch
 from torch import nn
 
@@ -209,6 +218,27 @@ def test_a_kernel_that_overwrites_an_input_reaches_the_callers_tensor_however_it
     y = torch.randn(4, 6)
     torch.testing.assert_close(new(mine, y), model(theirs, y))
     torch.testing.assert_close(mine, theirs)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("problem", ["NORM", "OVERWRITTEN", "TRANSPOSED"])
+def test_inputs_that_do_not_start_at_a_multiple_of_16_bytes_are_copied_and_changes_reach_them(problem: str) -> None:
+    planned = {"NORM": [torch.randn(2, 5, 6)], "OVERWRITTEN": [torch.randn(4, 6), torch.randn(4, 6)]}
+    given = planned.get(problem, [torch.randn(6, 4).t()])
+    source, model, new = candidate(
+        {"NORM": NORM, "OVERWRITTEN": OVERWRITTEN}.get(problem, TRANSPOSED), given, *[6][: problem == "NORM"]
+    )
+    mine, theirs = ([_shifted(x) for x in given] for _ in range(2))
+    assert all(x.data_ptr() % 16 for x in mine)
+    torch.testing.assert_close(new(*mine), model(*theirs))
+    torch.testing.assert_close(mine, theirs)
+    assert "data_ptr() % 16" in source
+
+
+def _shifted(x: torch.Tensor) -> torch.Tensor:
+    """The same numbers and strides, one element behind the start of an allocation."""
+    moved = torch.empty(x.numel() + 1).as_strided(x.shape, x.stride(), 1)
+    return moved.copy_(x)
 
 
 @torch.no_grad()
