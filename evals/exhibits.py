@@ -112,7 +112,10 @@ def _wanted(name: str, only: str) -> bool:
 
 
 def collect(only: str = "", root: Path = EXPLOITS_DIR) -> tuple[Exhibit, ...]:
-    """All exhibits, or those whose family or name has one of `only`'s comma-separated texts in it. Raises InvalidInput if there are none."""
+    """All exhibits, or those with one of `only`'s comma-separated texts in family or name.
+
+    Raises InvalidInput if there are none.
+    """
     paths = sorted(path for kind in ("hostile", "honest") for path in (root / kind).rglob("*.py"))
     found = tuple(exhibit for exhibit in (read(path, root) for path in paths) if _wanted(exhibit.name, only))
     if not found:

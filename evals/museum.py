@@ -133,7 +133,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tier", choices=("quick", "full", "record"), default="quick")
     parser.add_argument("--repeat", type=int, default=1, help="verdicts an exhibit, each on new draws")
     parser.add_argument(
-        "--only", default="", help="exhibits with one of these comma-separated texts in their name, such as a family"
+        "--only", default="", help="only exhibits with one of these comma-separated texts in their name"
     )
     parser.add_argument("--out", type=Path, help="result file, merged into")
     parser.add_argument("--resume", action="store_true", help="run only what the file lacks")

@@ -15,7 +15,7 @@ from ..state.lowered import LoweredGraph
 from ..state.problem import Problem
 from ..state.profile import Profile
 from ..state.timing import Baseline, Baselines
-from . import device_search, estimate, evidence, roofline
+from . import blocking_kernel, device_search, estimate, evidence, roofline
 from .baseline_file import BaselineFile
 from .cell import Cell
 from .compile_pool import Compiled, CompilePool
@@ -81,6 +81,7 @@ class LocalHarness:
             self._start_interpreter()
         self._servers[-1].hello()
         self._server = self._servers[-1].client
+        self._blocker = "" if self.dry else blocking_kernel.cubin(self._device.arch, self.work_dir)
         self._device = self._device.model_copy(update={"sandbox": self._sandbox_layers()})
         self._reader = ProblemReader(self._server)
         self.compiler = CompilePool(self._servers[0].client, self.work_dir, self._device, settings.compile_workers)
@@ -236,7 +237,7 @@ class LocalHarness:
     def _cell(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> Cell:
         """A ready process with its GPU context open; never started while another is being timed."""
         scratch = self.compiler.fresh_box(compiled, candidate)
-        params = {"device": "cpu" if self.dry else "cuda:0", "arch": self._device.arch}
+        params = {"device": "cpu" if self.dry else "cuda:0", "blocker": self._blocker}
         request = Spawn("candidate", params, self._box(scratch, problem), self.settings.max_memory_bytes)
         with self._quiet:
             cell = Cell(self._server, request, _EVALUATE_S)
@@ -312,7 +313,7 @@ class LocalHarness:
             self._server,
             {
                 "device": device,
-                "arch": self._device.arch,
+                "blocker": self._blocker,
                 "work_dir": str(self.work_dir),
                 "compile_threads": self.settings.compile_workers,
             },

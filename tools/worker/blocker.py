@@ -2,11 +2,16 @@
 
 What waits behind it cannot start early on another stream: two blocks of 1024 threads fill all 2048 threads that a
 multiprocessor has (CUDA C++ Programming Guide, table of technical specifications), so no other block finds room.
+
+    python -m warpsmith.tools.worker.blocker sm_90
+
+prints its cubin in base64. NVRTC opens the GPU's control device, so the fork server cannot compile it.
 """
 
+import base64
 import ctypes
+import sys
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 _THREADS = 1024
@@ -22,7 +27,6 @@ extern "C" __global__ void __launch_bounds__(1024, 2) hold_all(unsigned long lon
 """
 
 
-@cache
 def compiled(arch: str) -> bytes:
     """The kernel's cubin for an architecture such as `sm_90`. Needs NVRTC, no GPU. Raises RuntimeError."""
     from cuda.bindings import nvrtc
@@ -37,12 +41,17 @@ def compiled(arch: str) -> bytes:
     return text
 
 
-def load(arch: str) -> Callable[[float], None]:
-    """A function that holds the current GPU, from its place in the current stream on, for so many milliseconds."""
+def load(cubin: str) -> Callable[[float], None]:
+    """A function that holds the current GPU, from its place in the current stream on, for so many milliseconds.
+
+    `cubin` as this module prints it. Raises ImportError, ValueError or RuntimeError where that cannot be had.
+    """
     import torch
     from cuda.bindings import driver
 
-    module = _checked(driver.cuModuleLoadData(compiled(arch)))
+    if not cubin:
+        raise ValueError("it was not compiled")
+    module = _checked(driver.cuModuleLoadData(base64.b64decode(cubin)))
     kernel = _checked(driver.cuModuleGetFunction(module, b"hold_all"))
     device = torch.cuda.current_device()
     properties = torch.cuda.get_device_properties(device)
@@ -61,3 +70,7 @@ def _checked(result: Any) -> Any:
     if int(code) != 0:
         raise RuntimeError(f"the blocking kernel: {code}")
     return values[0] if values else None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(base64.b64encode(compiled(sys.argv[1])).decode())

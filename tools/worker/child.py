@@ -220,7 +220,7 @@ def main(channel: socket.socket, params: dict[str, Any], notes: list[str]) -> No
             torch.cuda.set_device(device)
             torch.zeros(1, device=device)
             torch.cuda.synchronize()
-        stopwatch = Stopwatch(device, str(params.get("arch", "")))
+        stopwatch = Stopwatch(device, str(params.get("blocker", "")))
     except RuntimeError as error:
         wire.send(channel, {"fault": f"no GPU in the sandbox: {error}"})
         return

@@ -36,9 +36,9 @@ class Reading:
 
 
 class Stopwatch:
-    """Times calls of a model on one device. `arch` is the GPU's, such as `sm_90`."""
+    """Times calls of a model on one device. `cubin`: the blocking kernel (`blocker.load`)."""
 
-    def __init__(self, device: torch.device, arch: str = "") -> None:
+    def __init__(self, device: torch.device, cubin: str = "") -> None:
         self.gpu = device.type == "cuda"
         self.weakness = ""
         """Why the blocking kernel does not fill the GPU; empty if it does."""
@@ -46,9 +46,9 @@ class Stopwatch:
             self._event = torch.cuda.Event
             self._synchronize = torch.cuda.synchronize
             try:
-                self._hold = blocker.load(arch)
-            except (ImportError, RuntimeError) as error:
-                self.weakness = f"{type(error).__name__}: {error}"
+                self._hold = blocker.load(cubin)
+            except (ImportError, ValueError, RuntimeError) as error:
+                self.weakness = str(error)
                 self._hold = _one_block
 
     def synchronize(self) -> None:

@@ -63,7 +63,7 @@ class Judge:
             torch.cuda.set_device(self.device)
             torch.cuda.init()
         self.flush = Flush(self.device)
-        self.stopwatch = Stopwatch(self.device, str(params.get("arch", "")))
+        self.stopwatch = Stopwatch(self.device, str(params.get("blocker", "")))
         self.event_ms = self.stopwatch.event_ms()
         self.before_timing: Callable[[], None] = lambda: None
         """Called before the first timed call: returns once nothing else uses the GPU."""

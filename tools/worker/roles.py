@@ -1,6 +1,5 @@
 """What a forked worker can be, and what the server imports so that forking is all it costs."""
 
-import contextlib
 import importlib
 import os
 import pkgutil
@@ -60,15 +59,6 @@ def versions() -> dict[str, Any]:
         if module is not None:
             found[name] = str(module.__version__)
     return {"versions": found, "interpreted": os.environ.get("TRITON_INTERPRET") == "1"}
-
-
-def prepare(params: dict[str, Any]) -> None:
-    """What the server compiles once for all forks of an architecture."""
-    arch = params.get("arch")
-    blocker = _optional(f"{__package__}.blocker")
-    if arch and blocker is not None and str(params.get("device", "")).startswith("cuda"):
-        with contextlib.suppress(ImportError, RuntimeError):  # whoever loads it tells why it does not
-            blocker.compiled(str(arch))
 
 
 def run(role: str, channel: socket.socket, params: dict[str, Any], server: socket.socket) -> None:

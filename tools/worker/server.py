@@ -62,7 +62,6 @@ class Server:
 
     def _spawn(self, body: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         _assert_no_gpu_open()
-        roles.prepare(body.get("params", {}))
         report_read, report_write = os.pipe()
         own_end, other_end = wire.pair()
         pid = os.fork()
