@@ -1,5 +1,6 @@
 """Options that several commands share, and how they become settings."""
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,9 +25,23 @@ Out = Annotated[Path | None, typer.Option("--out", help="Folder for run director
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback where something fails")]
 BaselinesFile = Annotated[Path | None, typer.Option("--baselines", help="File of cached baseline times")]
 Gpu = Annotated[int | None, typer.Option("--gpu", help="Index of the GPU to measure on [0]")]
+Model = Annotated[str | None, typer.Option("--model", help="Name of a model at an OpenAI-compatible endpoint")]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the endpoint; the key is OPENAI_API_KEY")]
 Record = Annotated[Path | None, typer.Option("--record", help="Record every answer of the harness in this file")]
 Replay = Annotated[Path | None, typer.Option("--replay", help="Answer from a recording; needs no GPU")]
 Pace = Annotated[float | None, typer.Option("--pace", help="Share of recorded seconds that a replay waits [0]")]
+LockClocks = Annotated[
+    bool, typer.Option("--lock-clocks", help="Fix the card's clocks meanwhile; needs an administrator and a free card")
+]
+
+
+def clocks(locked: bool, gpu: int | None) -> AbstractContextManager[object]:
+    """Fixed clocks where they are asked for, given back in the end."""
+    if not locked:
+        return nullcontext()
+    from ...tools.clock_lock import locked_clocks
+
+    return locked_clocks(gpu or 0)
 
 
 def settings_of(*, dry_run: bool, require_gpu: bool, **given: Any) -> dict[str, Any]:

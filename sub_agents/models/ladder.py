@@ -45,6 +45,12 @@ class LadderModel:
             error.usage = spending.usage
             raise
 
+    def ask_at(self, ask: Ask, rung: Rung | None) -> Answer:
+        """Asks on one rung only, tools as the ask has them. Raises Refused where the endpoint does not take it."""
+        spending = Spending()
+        request = self._request(ask, rung, with_tools=bool(ask.tools))
+        return self._finished(self.endpoint.send(request, spending), ask, rung, spending)
+
     def _ask(self, ask: Ask, spending: Spending) -> Answer:
         if ask.answer_schema is None:
             return self._finished(self._send(ask, None, spending), ask, None, spending)

@@ -2,8 +2,9 @@
 
 import os
 from typing import Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ...state.base import Record
 from ...state.errors import InvalidInput
@@ -49,6 +50,17 @@ class ModelSettings(Record):
         if self.money_budget is not None and unpriced:
             raise ValueError(f"a money budget needs the price of {', '.join(unpriced)}; add it or use a token budget")
         return self
+
+    @field_validator("base_url")
+    @classmethod
+    def _address_without_secrets(cls, address: str | None) -> str | None:
+        """Settings are written into reports, so that an address may hold no secret."""
+        parts = urlsplit(address or "")
+        if address and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise ValueError("the base URL must begin with http:// or https:// and name a host")
+        if "@" in parts.netloc or parts.query:
+            raise ValueError(f"the base URL holds credentials or a query; put the key into {KEY_VARIABLE}")
+        return address
 
     def model_for(self, role: Role) -> str:
         return self.models.get(role, self.model)

@@ -4,10 +4,11 @@ import email.utils
 import time
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from scripted_server.server import KEY, ScriptedServer, Step, call, completion, fail, say
 
 from warpsmith.sub_agents.models.protocol import EndpointFault, QuotaExhausted, ToolSpec
+from warpsmith.sub_agents.models.settings import ModelSettings
 
 FINE = say("fine")
 
@@ -156,12 +157,21 @@ def test_the_key_shows_up_nowhere(desk, ask, tmp_path):
     assert KEY not in made.team.settings.model_dump_json()
 
 
-def test_credentials_in_the_address_are_not_shown(desk, ask):
+def test_credentials_in_the_environment_s_address_are_not_shown(desk, ask, monkeypatch):
     with ScriptedServer([fail(403)]) as server:
-        made = desk(server, base_url=server.url.replace("http://", "http://user:secret@"))
-        with pytest.raises(EndpointFault) as raised:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("http://", "http://user:secret@"))
+        made = desk(server, base_url=None)
+        with pytest.raises(EndpointFault, match="status 403") as raised:
             made.team.ask(ask())
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://user:secret@127.0.0.1/v1", "http://127.0.0.1/v1?key=secret", "127.0.0.1:80/v1", "ftp://x/v1"]
+)
+def test_an_address_that_is_none_or_holds_a_secret_is_refused(address):
+    with pytest.raises(ValidationError, match="the base URL"):
+        ModelSettings(model="m", base_url=address)
 
 
 # What the model says
