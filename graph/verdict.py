@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ..state.evaluation import Evaluation
+from .evidence_lines import evidence_lines
 
 
 def verdict_lines(evaluation: Evaluation) -> Iterator[str]:
@@ -23,6 +24,8 @@ def verdict_lines(evaluation: Evaluation) -> Iterator[str]:
         )
         yield f"  {timing.workload}: {own}, {timing.speedup:.3g}x over {base}, {timing.verdict}"
         yield f"    {timing.sol_fraction:.0%} of the speed of light"
+    if evaluation.evidence is not None:
+        yield from evidence_lines(evaluation.evidence)
     if evaluation.estimate is not None:
         yield f"  estimated {evaluation.estimate.ms:.4g} ms, {evaluation.estimate.speedup:.3g}x; untimed"
     for note in (*evaluation.labels, *evaluation.notes):

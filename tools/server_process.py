@@ -58,12 +58,17 @@ class ServerProcess:
             self._process.kill()
 
 
+def driver_name(gpu: int) -> str:
+    """What the driver calls the GPU that this process numbers so: an index or a UUID."""
+    visible = [entry for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry]
+    return visible[gpu] if gpu < len(visible) else str(gpu)
+
+
 def server_environment(work_dir: Path, interpret: bool, gpu: int) -> dict[str, str]:
     """The server's whole environment: no secrets, so no worker can have any; and one GPU, which every library in
     every worker then numbers 0."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    visible = [entry for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry]
-    environment["CUDA_VISIBLE_DEVICES"] = visible[gpu] if gpu < len(visible) else str(gpu)
+    environment["CUDA_VISIBLE_DEVICES"] = driver_name(gpu)
     environment.update(
         HOME=str(work_dir),
         TRITON_CACHE_DIR=str(work_dir / "triton"),

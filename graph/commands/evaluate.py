@@ -9,11 +9,13 @@ import typer
 from ...state.errors import InvalidInput
 from . import options
 
+_TIERS = "full: more draws, sanitizers, fresh processes; record: also every sanitizer and the profiler's durations"
+
 
 def evaluate_command(  # noqa: PLR0913 - one parameter an option is how typer declares them
     candidate: Annotated[Path, typer.Argument(help="Python file that defines ModelNew")],
     problem: Annotated[Path, typer.Option("--problem", help="Problem file to judge it on")],
-    tier: Annotated[str, typer.Option("--tier", metavar="quick|full", help="full: every workload")] = "full",
+    tier: Annotated[str, typer.Option("--tier", metavar="quick|full|record", help=_TIERS)] = "full",
     json: Annotated[bool, typer.Option("--json", help="The whole evaluation as one JSON line on stdout")] = False,
     arch: options.Arch = None,
     require_gpu: options.RequireGpu = False,
@@ -21,16 +23,18 @@ def evaluate_command(  # noqa: PLR0913 - one parameter an option is how typer de
     out: options.Out = None,
     baselines: options.BaselinesFile = None,
     gpu: options.Gpu = None,
+    lock_clocks: options.LockClocks = False,
     replay: options.Replay = None,
     debug: options.Debug = False,
 ) -> int:
     """Judge one kernel: does it compile, is it correct, how fast is it."""
-    if tier not in ("quick", "full"):
-        raise InvalidInput(f"--tier {tier}: give quick or full")
+    if tier not in ("quick", "full", "record"):
+        raise InvalidInput(f"--tier {tier}: give quick, full or record")
     settings = options.settings_of(
         dry_run=dry_run, require_gpu=require_gpu, arch=arch, out=out, baselines=baselines, gpu=gpu, replay=replay
     )
-    return judge(candidate, problem, tier, settings, as_json=json)
+    with options.clocks(lock_clocks, gpu):
+        return judge(candidate, problem, tier, settings, as_json=json)
 
 
 def judge(candidate: Path, problem: Path, tier: Any, settings: dict[str, Any], *, as_json: bool) -> int:

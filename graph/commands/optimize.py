@@ -24,6 +24,7 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
     ] = None,
     baselines: options.BaselinesFile = None,
     gpu: options.Gpu = None,
+    lock_clocks: options.LockClocks = False,
     record: options.Record = None,
     replay: options.Replay = None,
     pace: options.Pace = None,
@@ -51,7 +52,7 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
         replay=replay,
         pace=pace,
     )
-    with listening() as progress:
+    with options.clocks(lock_clocks, gpu), listening() as progress:
         given = Collaborators(listeners=(progress.hear,))
         try:
             if resume is None:
