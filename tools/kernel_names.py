@@ -46,7 +46,7 @@ def compiled_names(kernels: Iterable[str], source_names: set[str]) -> set[str]:
 
 def base_name(kernel: str) -> str:
     """A kernel's name without return type, namespace, template arguments and parameters."""
-    text = kernel.split("(")[0].split("<")[0].strip()
+    text = re.sub(r"(?:<unnamed>|\(anonymous namespace\))::", "", kernel).split("(")[0].split("<")[0].strip()
     return text.split()[-1].split("::")[-1] if text else ""
 
 

@@ -75,4 +75,6 @@ def test_a_name_put_together_at_run_time_is_own_where_the_compile_met_it():
 
 def test_a_base_name_has_no_template_and_no_parameters():
     assert base_name("void ns::kernel<int, 3>(float *, int)") == "kernel"
+    assert base_name("void ns::<unnamed>::kernel<int, 3>(float *, int)") == "kernel"
+    assert base_name("(anonymous namespace)::kernel(float *)") == "kernel"
     assert base_name("") == ""
