@@ -12,13 +12,14 @@ CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES: list[str] = CONFIG["tool"]["setuptools"]["packages"]
 
 
-MUSEUM = ROOT / "evals" / "exploits"
-"""Hostile and broken files that the harness is tested on: never imported by name, and not in the wheel."""
+APART = (ROOT / "evals" / "exploits", ROOT / "evals" / "diagnosis")
+"""Candidates that the harness and the diagnosis are tested on: never imported by name, and not in the wheel."""
 
 
 def files(layer: str, pattern: str) -> list[Path]:
     """Files of a layer that ship, caches left out."""
-    found = [path for path in (ROOT / layer).rglob(pattern) if path.is_file() and not path.is_relative_to(MUSEUM)]
+    found = [path for path in (ROOT / layer).rglob(pattern) if path.is_file()]
+    found = [path for path in found if not any(path.is_relative_to(folder) for folder in APART)]
     return [path for path in found if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)]
 
 
