@@ -6,6 +6,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ..state.trajectory import Result
 from .plot import trajectory_plot
+from .spending import spending_lines
 
 TEMPLATE = "report.html.j2"
 
@@ -19,4 +20,6 @@ def render_html(result: Result, source: str) -> str:
     environment.filters["times"] = lambda value: "–" if value is None else f"{value:.3g}×"
     environment.filters["percent"] = lambda value: "–" if value is None else f"{value:.0%}"
     plot = trajectory_plot(result.trajectory)
-    return environment.get_template(TEMPLATE).render(result=result, plot=plot, source=source)
+    models_lines = spending_lines(result.models) if result.models else []
+    template = environment.get_template(TEMPLATE)
+    return template.render(result=result, plot=plot, source=source, models_lines=models_lines)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ..state.trajectory import BatchRow, Result
 from .batch import BatchResult
+from .spending import spending_lines
 
 
 class Progress(Protocol):
@@ -69,6 +70,7 @@ def summary_lines(result: Result) -> list[str]:
             f"{result.problem}: no verified kernel ({causes})",
             f"  {result.plan}",
             f"  {tail}",
+            *models_lines(result),
             f"  {result.run_dir}",
         ]
     head = f"{result.problem}: {result.language} kernel, "
@@ -78,7 +80,15 @@ def summary_lines(result: Result) -> list[str]:
         head += f"{result.speedup:.3g}x over the best baseline, {result.ms:.4g} ms"
         if result.sol_fraction is not None:
             head += f", {result.sol_fraction:.0%} of the speed of light"
-    return [head, f"  {tail}", f"  {result.best_path}", f"  {Path(result.run_dir) / 'report.html'}"]
+    paths = [f"  {result.best_path}", f"  {Path(result.run_dir) / 'report.html'}"]
+    return [head, f"  {tail}", *models_lines(result), *paths]
+
+
+def models_lines(result: Result) -> list[str]:
+    """What models cost, where any were asked."""
+    if result.models is None:
+        return []
+    return [f"  {line}" for line in spending_lines(result.models)]
 
 
 def interrupted_lines(run_dir: Path, result: Result | None) -> list[str]:

@@ -8,6 +8,7 @@ from .. import __version__
 from ..state.channels import Context, State
 from ..state.evaluation import Evaluation
 from ..state.scores import geometric_mean
+from ..state.spending import Spending
 from ..state.timing import Baselines
 from ..state.trajectory import Result, Row, TrajectoryEntry
 from .html import render_html
@@ -87,9 +88,19 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         baseline_seconds=baselines.measured_seconds if baselines else 0.0,
         dry_run=state.dry_run,
         device=services.device,
+        models=_models(services, rows, context, state.dry_run),
         warpsmith_version=__version__,
         settings=context.model_dump(mode="json"),
     )
+
+
+def _models(services: Services, rows: Sequence[Row], context: Context, dry_run: bool) -> Spending | None:
+    if services.meter is None:
+        return None
+    from .spending import spending
+
+    found = spending(services.meter.recorded.store.entries(), rows, dry_run)
+    return found.model_copy(update={"token_budget": context.tokens, "stopped": services.meter.stopped})
 
 
 def _most_thorough(run: RunDirectory, candidate_id: str) -> Evaluation | None:

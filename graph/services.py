@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from ..state.brief import Brief, Scored
 from ..state.candidate import Language
@@ -24,6 +24,7 @@ from ..state.plan import Plan
 from ..state.problem import Problem
 from ..state.timing import Baselines
 from ..state.trajectory import Row
+from ..sub_agents.models.protocol import ChatModel
 from ..sub_agents.writer import Writer
 from ..tools.harness import Harness
 from ..tools.toolbox import Toolbox
@@ -32,6 +33,9 @@ from .keeping import target_gap, wins_everywhere
 from .run_directory import RunDirectory
 from .search import PhasedSearch, SearchStrategy, Standing, next_phase, patience_of, strategy_named
 from .stopping import Progress
+
+if TYPE_CHECKING:
+    from .models import Meter
 
 T = TypeVar("T")
 COMPILE_ERRORS_SHOWN = 5
@@ -66,6 +70,8 @@ class Services:
     strategy: SearchStrategy = field(default_factory=PhasedSearch)
     listeners: tuple[Listener, ...] = ()
     owns_harness: bool = True
+    meter: "Meter | None" = None
+    """Counts what models cost; None without one."""
     stopping: threading.Event = field(default_factory=threading.Event)
     _lap_start: float = field(default_factory=time.monotonic)
     _spent_before: tuple[int, float] = (0, 0.0)
@@ -102,7 +108,8 @@ class Services:
 
     def spent(self) -> tuple[int, float]:
         """Tokens and money that planner and writers have spent since this was last asked."""
-        metered = {id(each): each for each in (self.planner, *self.writers.values()) if isinstance(each, Metered)}
+        spenders: list[object] = [self.planner, *self.writers.values(), self.meter]
+        metered = {id(each): each for each in spenders if isinstance(each, Metered)}
         tokens = sum(each.tokens_used for each in metered.values())
         money = sum(each.money_used for each in metered.values())
         before, self._spent_before = self._spent_before, (tokens, money)
@@ -124,6 +131,7 @@ class Services:
             target=target_gap(self.problem.target, evaluation, self.device) if evaluation else None,
             patience=patience_of(context, self.strategy.round_size(context)),
             last_phase=next_phase(state) is None,
+            models_stop=self.meter.stop_reason if self.meter else "",
         )
 
     def check_stopping(self) -> None:
@@ -146,6 +154,7 @@ class Services:
             tried=frozenset(task.tried),
             temperature=request.temperature,
             rng_seed=request.rng_seed,
+            round=task.round,
             vary=request.vary,
             graph=self.run.read_record("lowered", LoweredGraph),
             baselines=self.run.read_record("baselines", Baselines),
@@ -209,6 +218,8 @@ class Collaborators:
     harness: Harness | None = None
     planner: Planner | None = None
     writers: Mapping[Language, Writer] | None = None
+    model: ChatModel | None = None
+    """Asked in place of an endpoint; planner and writers that are brought are then what it builds upon."""
     strategy: SearchStrategy | None = None
     listeners: tuple[Listener, ...] = ()
 
@@ -221,21 +232,33 @@ def open_services(run_dir: Path, context: Context, given: Collaborators | None =
         _need_toolchain(harness, context)
     planner = given.planner or _planner(context)
     writers = given.writers if given.writers is not None else _writers(context)
+    run, meter = RunDirectory(run_dir), None
+    if context.replay is None and (context.model or given.model or context.writer != "auto"):
+        from .models import Staff, Workplace, staff
+
+        def tell(event: str, **fields: Any) -> None:
+            services.events.emit(event, **fields)
+
+        place = Workplace(run=run, harness=harness, context=context, model=given.model, tell=tell)
+        chosen = staff(Staff(planner=planner, writers=writers), place)
+        planner, writers, meter = chosen.planner, chosen.writers, chosen.meter
     if context.record is not None:
         from ..tools.replay import Recording, RecordingHarness, RecordingPlanner, RecordingWriter
 
         recording = Recording(Path(context.record))
         harness, planner = RecordingHarness(harness, recording), RecordingPlanner(planner, recording)
         writers = {language: RecordingWriter(writer, recording) for language, writer in writers.items()}
-    return Services(
-        run=RunDirectory(run_dir),
+    services = Services(
+        run=run,
         harness=harness,
         planner=planner,
         writers=writers,
         strategy=given.strategy or strategy_named(context.strategy),
         listeners=given.listeners,
+        meter=meter,
         owns_harness=given.harness is None,
     )
+    return services
 
 
 def _need_toolchain(harness: Harness, context: Context) -> None:

@@ -31,6 +31,8 @@ class Progress:
     patience: int = 3
     """Rounds without gain that end a phase."""
     last_phase: bool = False
+    models_stop: StopReason = ""
+    """Why no model can be asked any more."""
     nothing_proposed: bool = False
 
     @property
@@ -100,11 +102,16 @@ def budget_seconds(progress: Progress) -> StopRule:
 
 
 def budget_tokens(progress: Progress) -> StopRule:
-    return _budget("budget_tokens", progress.state.tokens_used, progress.context.tokens, "tokens spent on models")
+    return _models_budget(progress, "budget_tokens", progress.state.tokens_used, progress.context.tokens)
 
 
 def budget_money(progress: Progress) -> StopRule:
-    return _budget("budget_money", progress.state.money_used, progress.context.money, "money spent on models")
+    return _models_budget(progress, "budget_money", progress.state.money_used, progress.context.money)
+
+
+def quota_exhausted(progress: Progress) -> StopRule:
+    over = progress.models_stop == "quota_exhausted"
+    return StopRule(name="quota_exhausted", fired=over, about="the account behind the endpoint has no credit left")
 
 
 def no_gain(progress: Progress) -> StopRule:
@@ -130,6 +137,7 @@ RULES: tuple[Rule, ...] = (
     budget_seconds,
     budget_tokens,
     budget_money,
+    quota_exhausted,
     little_left,
     no_gain,
     nothing_left,
@@ -158,3 +166,9 @@ def _sol(progress: Progress) -> float | None:
 
 def _budget(name: StopReason, used: float, most: float | None, about: str) -> StopRule:
     return StopRule(name=name, threshold=most, value=used, fired=most is not None and used >= most, about=about)
+
+
+def _models_budget(progress: Progress, name: StopReason, used: float, most: float | None) -> StopRule:
+    """Fires already when what is left does not cover another answer."""
+    rule = _budget(name, used, most, f"{name.removeprefix('budget_')} spent on models")
+    return rule.model_copy(update={"fired": rule.fired or progress.models_stop == name})

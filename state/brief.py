@@ -41,6 +41,8 @@ class Brief(Record):
     """Ids of candidates already evaluated."""
     temperature: float = Field(default=1.0, ge=0)
     rng_seed: int = 0
+    round: int = 0
+    """Which round of the run asks."""
     vary: int | None = None
     """For `tune`: the ordinal of the one slot to move, far if need be, counted over the seed's slots; None: any."""
     graph: LoweredGraph | None = None

@@ -16,6 +16,7 @@ from .feedback import Feedback
 from .trajectory import Outcome, Phase, Row, StopReason
 
 Languages = Literal["triton", "cuda", "both"]
+WriterKind = Literal["auto", "offline", "hybrid", "llm", "human"]
 
 
 class Context(BaseModel):
@@ -39,6 +40,30 @@ class Context(BaseModel):
     )
     stop_at_sol_alone: float = Field(
         default=0.98, gt=0, le=1, title="Speed of light, tied", description="Fraction at which to stop in any case"
+    )
+    writer: WriterKind = Field(
+        default="auto",
+        title="Writer",
+        description="Who writes kernels; auto: hybrid with a model, else offline",
+    )
+    model: str | None = Field(default=None, title="Model", description="Name of a model at the endpoint")
+    models: dict[str, str] = Field(
+        default_factory=dict,
+        title="Models by role",
+        description="Other models for planner, triton_writer, cuda_writer or repairer",
+    )
+    base_url: str | None = Field(
+        default=None,
+        title="Base URL",
+        description="Address of an OpenAI-compatible endpoint; the key is OPENAI_API_KEY",
+    )
+    prices: dict[str, dict[str, float]] = Field(
+        default_factory=dict,
+        title="Prices",
+        description="By model: `prompt` and `completion`, per million tokens, in one currency",
+    )
+    conversations: int = Field(
+        default=2, ge=1, le=16, title="Conversations", description="Kernels that a model is asked for at the same time"
     )
     tokens: int | None = Field(default=None, ge=1, title="Tokens", description="Most tokens to spend on models")
     money: float | None = Field(default=None, gt=0, title="Money", description="Most money to spend on models")

@@ -9,6 +9,7 @@ from .candidate import Language, Origin, SlotValue
 from .device import DeviceSheet
 from .evaluation import Check, Status
 from .problem import Target
+from .spending import Spending
 from .timing import Baseline, Timing
 
 Phase = Literal["explore", "rewrite", "tune"]
@@ -22,6 +23,7 @@ StopReason = Literal[
     "budget_seconds",
     "budget_tokens",
     "budget_money",
+    "quota_exhausted",
     "no_gain",
     "nothing_left",
     "interrupted",
@@ -142,6 +144,8 @@ class Result(Record):
     """Of those, spent on measuring baselines that were not known before."""
     dry_run: bool = False
     device: DeviceSheet | None = None
+    models: Spending | None = None
+    """What models cost, and what that brought; None where none was asked."""
     warpsmith_version: str = ""
     settings: dict[str, object] = Field(default_factory=dict)
 

@@ -14,9 +14,11 @@ from ...state.profile import Profile
 from ...state.trajectory import Row
 from ..diagnosis import bottleneck, product_flops
 from ..feedback import make_feedback
-from ..keeping import GAIN, pool_of, ranked, sol_fraction
+from ..keeping import ranked, sol_fraction
+from ..rounds import after_round
 from ..search import quota_left
 from ..services import Services
+from ..spending import round_spending
 from ..stopping import stop_reason
 from ..structure import structure_of
 from .start import context_of, services_of, tell
@@ -171,31 +173,25 @@ def record(state: State, runtime: Runtime[Context]) -> Update:
     results = _with_bottlenecks(state)
     services.run.add_rows(results)
     _stop_if_broken(services)
-    kept = ranked((*state.pool, *results), state.dry_run)
-    best = kept[0] if kept else None
-    gained = best is not None and best.rank > state.best_rank * GAIN
-    evaluations = state.evaluations + len(results)
     tokens, money = services.spent()
-    after = state.model_copy(
+    after = after_round(state, results).model_copy(
         update={
-            "evaluations": evaluations,
-            "evaluations_at_gain": evaluations if gained else state.evaluations_at_gain,
             "seconds_used": state.seconds_used + services.lap(),
-            "rounds_without_gain": 0 if gained else state.rounds_without_gain + 1,
             "tokens_used": state.tokens_used + tokens,
             "money_used": state.money_used + money,
         }
     )
+    best = after.pool[0] if after.pool else None
     progress = services.progress(after, context, best)
     phase_over = not state.queue or progress.stale or quota_left(after) < 1
     reason = stop_reason(replace(progress, nothing_proposed=phase_over))
-    if gained and best is not None:
+    if best is not None and after.rounds_without_gain == 0:
         tell(services, runtime, "best", candidate=best.id, language=best.language, rank=best.rank, ms=best.ms)
     update: Update = {
-        "tried": (*state.tried, *(row.id for row in results)),
-        "pool": pool_of(kept),
-        "best": best.id if best else "",
-        "best_rank": best.rank if best else 0.0,
+        "tried": after.tried,
+        "pool": after.pool,
+        "best": after.best,
+        "best_rank": after.best_rank,
         "evaluations": after.evaluations,
         "evaluations_at_gain": after.evaluations_at_gain,
         "seconds_used": after.seconds_used,

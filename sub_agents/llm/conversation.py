@@ -18,6 +18,7 @@ from . import repairer
 from .agent_tools import AgentTools
 from .briefing import directive_text, writer_sections
 from .desk import Desk
+from .nested import run_inside
 from .prompts import render
 from .repairer import Failure, again, phase_of
 
@@ -160,7 +161,7 @@ def repair(state: Writing, runtime: Runtime[Desk]) -> dict[str, Any]:
     """Has the repairer correct a file that does not compile; what it cannot repair is handed in as it is."""
     failure = state["failure"]
     assert failure is not None
-    made = repairer.inner.invoke({"failure": failure}, context=runtime.context)
+    made = run_inside(repairer.inner, {"failure": failure}, runtime.context)
     fixed = made["repaired"] or state["source"]
     return {"source": fixed, "repairs": state["repairs"] + 1, "note": f"{state['note']} (repaired)"[-NOTE_LENGTH:]}
 

@@ -17,6 +17,7 @@ from ...state.problem import Problem
 from ...state.timing import Baselines
 from ..models.protocol import Answer, Ask, ChatModel, Message, ModelError
 from .briefing import plan_text, problem_sections
+from .nested import run_inside
 from .prompts import render
 from .sections import Section
 
@@ -155,7 +156,7 @@ class LlmPlanner:
         sections = problem_sections(problem, device, graph, self._baselines(problem))
         sections.append(Section(title="What templates cover", text=plan_text(below), tokens=600))
         desk = PlanningDesk(model=self._model, sections=sections, covered=below.forward is not None)
-        found = _INNER.invoke({}, context=desk)["strategies"]
+        found = run_inside(_INNER, {}, desk)["strategies"]
         own = tuple(Strategy(name=s.name, expected_speedup=s.expected_speedup, why=s.why) for s in found)
         if not own:
             return below

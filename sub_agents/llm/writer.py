@@ -20,6 +20,7 @@ from . import repairer
 from .briefing import verdict_text
 from .conversation import HandIn, WriteTask, build_conversation
 from .desk import Desk
+from .nested import run_inside
 from .prompts import version
 from .repairer import Failure
 
@@ -72,7 +73,7 @@ def fan_out(state: Request) -> list[Send]:
 def repair(state: RepairTask, runtime: Runtime[Desk]) -> dict[str, Any]:
     """Hands in the repairer's file, if there is one."""
     failure = Failure(source=state.source, verdict=state.verdict, tag=state.tag)
-    made = repairer.inner.invoke({"failure": failure}, context=runtime.context)
+    made = run_inside(repairer.inner, {"failure": failure}, runtime.context)
     note = f"{REPAIRED} ({state.repairs + 1})"
     fixed = [HandIn(source=made["repaired"], note=note, parent=state.parent)] if made["repaired"] else []
     return {"handed_in": fixed}
@@ -121,7 +122,7 @@ class LlmWriter:
         if not writes and not repairs:
             return []
         desk = self._open_desk(brief, self._language)
-        made = _INNER[self._language].invoke({"writes": writes, "repairs": repairs}, context=desk)
+        made = run_inside(_INNER[self._language], {"writes": writes, "repairs": repairs}, desk)
         seeds = brief.seeds or ()
         parent = seeds[0].candidate.id if seeds and brief.directive in ("rewrite", "tune") else None
         found: dict[str, Candidate] = {}
@@ -144,7 +145,7 @@ def requests(brief: Brief, language: Language, n: int, parallel: int) -> tuple[l
 
     Evaluations that no hand-in needs go to the conversations' tools.
     """
-    tag = f"{language}-{brief.rng_seed:08x}"
+    tag = f"r{brief.round}-{language}-{brief.rng_seed:08x}"
     failures = [each for each in brief.failures if _worth_repairing(each, language)]
     repairs = [
         RepairTask(
