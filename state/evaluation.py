@@ -12,6 +12,8 @@ from .sass import SassFacts
 from .timing import Timing
 
 Tier = Literal["dry", "quick", "full", "record"]
+Place = Literal["", "whole", "tail", "border", "tile_edge", "one_channel", "one_element", "scattered"]
+"""Where the wrong elements of an output lie, by class."""
 
 
 class Status(StrEnum):
@@ -78,6 +80,8 @@ class Check(Record):
     """The reference's own error on the same draw."""
     worst: str = ""
     """Where the worst element is and what it is; empty if all is well."""
+    place: Place = ""
+    """Where the wrong elements lie, by class: told of hidden workloads too, as it gives neither shape nor position."""
     hidden: bool = False
     """A hidden workload: reports for writers give its class only, never its shape or position."""
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from ...state.evaluation import Status
-from . import compare, oracle, structure
+from ...state.evaluation import Place, Status
+from . import compare, mismatch, oracle, structure
 from .session import CandidateFailed
 
 MAGNIFIED = 64
@@ -62,6 +62,8 @@ class Finding:
     reference: float = 0.0
     condition: float = 0.0
     worst: str = ""
+    place: Place = ""
+    """Where the wrong elements lie; empty where none are."""
 
 
 def clone_nested(value: Any) -> Any:
@@ -169,9 +171,13 @@ def check_leaf(actual: torch.Tensor, leaf: Leaf, slack_rms: float = 0.0) -> Find
 
 def _check_floating(actual: torch.Tensor, leaf: Leaf, slack_rms: float) -> Finding:
     bound = leaf.bound_rms + slack_rms
-    found = compare.distance(actual, leaf.oracle, leaf.element_limit + slack_rms, leaf.excused)
+    limit = leaf.element_limit + slack_rms
+    found = compare.distance(actual, leaf.oracle, limit, leaf.excused)
+    sound = found.excess == 0 and found.misplaced == 0
+    wrong = not sound or found.rms_error > bound
     return Finding(
-        sound=found.excess == 0 and found.misplaced == 0,
+        sound=sound,
+        place=mismatch.place(mismatch.beyond(actual, leaf.oracle, limit)) if wrong else "",
         error=found.rms_error,
         bound=bound,
         value=found.rms_value,
@@ -196,6 +202,7 @@ def pool(findings: list[Finding]) -> tuple[bool, Finding]:
         reference=rms([f.reference for f in findings]),
         condition=rms([f.condition for f in findings]),
         worst=worst.worst,
+        place=worst.place,
     )
     return pooled.sound and pooled.error <= pooled.bound, pooled
 
@@ -216,10 +223,13 @@ def _check_integer(actual: torch.Tensor, leaf: Leaf) -> Finding:
     if share and leaf.chosen is not None and leaf.index_slack is not None:
         got, wanted = leaf.chosen.at(actual.long()), leaf.chosen.at(expected.long())
         near = (got - wanted).abs() <= leaf.index_slack
-        sound = bool((near | (got == wanted) | (got.isnan() & wanted.isnan())).all())
-        return Finding(sound, 0.0, 0.0, worst=worst)
+        wrong = ~(near | (got == wanted) | (got.isnan() & wanted.isnan()))
+        sound = not bool(wrong.any())
+        return Finding(sound, 0.0, 0.0, worst=worst, place="" if sound else mismatch.place(wrong))
     one_step = actual.dtype == torch.bool or not share or int((actual.long() - expected.long()).abs().max()) <= 1
-    return Finding(one_step, share, leaf.mismatch_allowed, worst=worst)
+    failed = not one_step or share > leaf.mismatch_allowed
+    place = mismatch.place(actual != expected) if failed else ""
+    return Finding(one_step, share, leaf.mismatch_allowed, worst=worst, place=place)
 
 
 def check_layout(reply: dict[str, Any], expected: Expectation) -> None:

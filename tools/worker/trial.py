@@ -205,6 +205,7 @@ def as_check(workload: str, draw: str, passed: bool, finding: Finding) -> Check:
         bound_rms=finding.bound / scale,
         reference_rms=finding.reference / scale,
         worst="" if passed or secret else finding.worst,
+        place="" if passed else finding.place or "whole",
     )
 
 

@@ -1,5 +1,6 @@
-"""What a verdict tells of a hidden workload: that it failed and how, never where."""
+"""What a verdict tells of a hidden workload: that it failed, how, and in what kind of place; never a shape or index."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,3 +47,10 @@ def test_a_failure_on_a_hidden_workload_gives_no_shape_away() -> None:
 def test_a_failure_on_a_declared_workload_keeps_its_message() -> None:
     with pytest.raises(CandidateFailed, match=r"\[17, 4\]"):
         verdict._checked(FailingTrial(), SHOWN, "normal")
+
+
+@pytest.mark.parametrize("workload", [SECRET, SHOWN])
+def test_the_place_of_an_error_is_told_by_class_for_every_workload(workload):
+    failed = dataclasses.replace(WRONG, place="tail")
+    assert as_check(workload.name, "normal", passed=False, finding=failed).place == "tail"
+    assert as_check(workload.name, "normal", passed=True, finding=failed).place == ""
