@@ -13,8 +13,8 @@ from ...state.evaluation import Evaluation, Status
 from ...state.profile import Profile
 from ...state.trajectory import Row
 from ..diagnosis import bottleneck, product_flops
-from ..feedback import make_feedback
-from ..keeping import ranked, sol_fraction
+from ..feedback import Goal, make_feedback
+from ..keeping import ranked, sol_fraction, target_gap
 from ..rounds import after_round
 from ..search import quota_left
 from ..services import Services
@@ -157,13 +157,16 @@ def feedback(state: State, runtime: Runtime[Context]) -> Update:
     """Puts the round into the five fields that writers hear."""
     services = services_of(state.run_dir, runtime)
     suspected = {diagnosis.candidate: diagnosis.bottleneck for diagnosis in state.diagnoses}
-    best_rank = max([state.best_rank, *(row.rank for row in ranked(state.results, state.dry_run))])
+    kept = ranked((*state.pool, *state.results), state.dry_run)
+    best_rank = max([state.best_rank, *(row.rank for row in kept[:1])])
     heard = []
     for row in state.results:
         evaluation = services.run.evaluation(row.id)
         parent = services.run.evaluation(row.parent) if row.parent else None
         if evaluation is not None:
-            heard.append(make_feedback(evaluation, parent, best_rank, suspected.get(row.id, "")))
+            gap = target_gap(services.problem.target, evaluation, services.device)
+            goal = Goal(best_ms=kept[0].ms if kept else None, target=gap)
+            heard.append(make_feedback(evaluation, parent, best_rank, suspected.get(row.id, ""), goal))
     return {"feedback": tuple(heard)}
 
 

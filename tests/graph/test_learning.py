@@ -1,65 +1,16 @@
-"""What is learnt from an evaluation: feedback, diagnosis, what is kept, what is asked next."""
-
-from pathlib import Path
+"""What is learnt from an evaluation: what is kept, what is asked next."""
 
 import pytest
-from scripted.collaborators import SOURCE, ScriptedHarness, kernel
 
-from warpsmith.graph.feedback import make_feedback
 from warpsmith.graph.keeping import best_of_each_language, keepable, ranked
 from warpsmith.graph.search import PhasedSearch, Standing, next_phase, quota_left, rng_seed
-from warpsmith.state.candidate import Candidate
 from warpsmith.state.channels import Context, State
-from warpsmith.state.evaluation import Check, Evaluation, Status
+from warpsmith.state.evaluation import Status
 from warpsmith.state.trajectory import Row
-
-
-@pytest.fixture
-def judge(tmp_path: Path):
-    file = tmp_path / "p.py"
-    file.write_text(SOURCE)
-
-    def run(candidate: Candidate, speed: float = 1.0) -> Evaluation:
-        harness = ScriptedHarness(speed=speed)
-        return harness.evaluate(harness.load(file), candidate)
-
-    return run
 
 
 def row(number: int, language: str = "triton", rank: float = 1.0, status: Status = Status.PASSED) -> Row:
     return Row(id=f"k{number}", language=language, phase="explore", round=1, status=status, rank=rank)
-
-
-def test_feedback_on_a_passed_kernel_says_time_best_and_gap(judge):
-    heard = make_feedback(judge(kernel("triton", 32)), judge(kernel("triton", 64)), best_rank=2.0, bottleneck="memory")
-    assert (heard.status, heard.error_digest, heard.trend, heard.bottleneck) == ("passed", "", "worse", "memory")
-    assert heard.time == "0.625 ms, 1.6x; best 2x; 25.0% slower than it"
-
-
-def test_a_kernel_slower_than_the_baseline_is_below_target(judge):
-    assert make_feedback(judge(kernel("triton", 64), speed=0.4), None, 1.0, "").status == "below_target"
-
-
-@pytest.mark.parametrize(("stages", "trend"), [(1, "level"), (2, "better")])
-def test_the_trend_is_against_the_parent_beyond_noise(judge, stages, trend):
-    assert make_feedback(judge(kernel("triton", 64, stages)), judge(kernel("triton", 64)), 2.0, "").trend == trend
-
-
-def test_feedback_on_a_failure_is_its_decisive_line(judge):
-    heard = make_feedback(judge(kernel("triton", 64, fate="compile")), None, 2.0, "")
-    assert (heard.status, heard.error_digest, heard.time, heard.trend) == (
-        "compile_error",
-        "no such tile",
-        "",
-        "failed",
-    )
-
-
-def test_a_hidden_workload_is_named_by_class_only(judge):
-    wrong = judge(kernel("triton", 64, fate="wrong"))
-    hidden = Check(workload="secret", draw="spike", passed=False, worst="at [3, 7]: 1 for 2", hidden=True)
-    heard = make_feedback(wrong.model_copy(update={"checks": (hidden,)}), None, 2.0, "")
-    assert heard.error_digest == "incorrect_numerical on a hidden workload"
 
 
 def test_only_passed_is_kept_on_a_gpu_and_only_estimates_in_a_dry_run():
