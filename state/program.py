@@ -103,7 +103,8 @@ class Operand(Record):
 class MatmulProgram(Record):
     """A (batched) matrix product with a fused pointwise epilogue.
 
-    The epilogue runs over the space (*batch, m, n); in its body the name `acc` is the float32 sum over k.
+    The epilogue runs over the space (*batch, m, n); in its body the name `acc` is the float32 sum over k. With a second
+    right factor `also` a second product of the same left factor is summed beside it, as `acc_1`.
     """
 
     kind: Literal["matmul"] = "matmul"
@@ -116,6 +117,8 @@ class MatmulProgram(Record):
     """Strides (*batch, m, k)."""
     b: Operand
     """Strides (*batch, k, n)."""
+    also: Operand | None = None
+    """Strides (*batch, k, n), of b's dtype."""
     loads: tuple[Load, ...]
     body: tuple[Statement, ...]
     stores: tuple[Store, ...]

@@ -37,7 +37,8 @@ class Emission:
     """`iota` statements name their axis."""
     stores: list[Access] = field(default_factory=list)
     reads: dict[Tensor, None] = field(default_factory=dict)
-    matmul: Tensor | None = None
+    matmuls: list[Tensor] = field(default_factory=list)
+    """Products in the order of their names: `acc`, then `acc_1`."""
 
 
 class Emitter:
@@ -94,9 +95,9 @@ class Emitter:
         if tensor.kind == "matmul":
             if index_map != self.layout.maps[tensor]:
                 raise Refused("a product is used at other places than it is made")
-            self.out.matmul = tensor
-            self._names.add("acc")
-            return "acc", 0
+            name = self._unique("acc_1" if self.out.matmuls else "acc")
+            self.out.matmuls.append(tensor)
+            return name, 0
         if tensor.kind == "reduce":
             return self._reduction(tensor, index_map)
         return self._pointwise(tensor, index_map)
@@ -199,10 +200,12 @@ def loop_program(emission: Emission, name: str, hints: Mapping[str, int]) -> Loo
 
 def matmul_program(emission: Emission, name: str, locate: Callable[[Tensor], Operand]) -> MatmulProgram:
     """`locate` gives an operand as a strided view of the value that it lies in."""
-    product_of = emission.matmul
-    if product_of is None or emission.layout.reduced:
+    if not emission.matmuls or emission.layout.reduced:
         raise Refused("no product in it")
-    a_tensor, b_tensor = product_of.operands
+    product_of = emission.matmuls[0]
+    if any(emission.layout.maps[each] != emission.layout.maps[product_of] for each in emission.matmuls):
+        raise Refused("two products at different places")
+    a_tensor = product_of.operands[0]
     k = a_tensor.shape[-1]
     groups = [[axis for axis, _ in index.terms] for index in emission.layout.maps[product_of]]
     sizes = dict(emission.layout.sizes)
@@ -218,14 +221,14 @@ def matmul_program(emission: Emission, name: str, locate: Callable[[Tensor], Ope
             for strides in accesses:
                 strides[merged[0]] = 0
         order += merged
-    a, b = locate(a_tensor), locate(b_tensor)
+    operands = [locate(a_tensor), *(locate(each.operands[1]) for each in emission.matmuls)]
     # Batch axes that the operands and the epilogue all walk as one are one.
-    walks = [dict(zip(order[:-2], operand.strides[:-2], strict=True)) for operand in (a, b)]
+    walks = [dict(zip(order[:-2], operand.strides[:-2], strict=True)) for operand in operands]
     fixed = _used_by_iota(emission)
     batch, _ = _merged(order[:-2], sizes, [*accesses, *walks], [frozenset(order[:-2])], fixed)
-    a, b = (
+    a, b, *also = (
         operand.model_copy(update={"strides": (*(walk[axis] for axis in batch), *operand.strides[-2:])})
-        for operand, walk in zip((a, b), walks, strict=True)
+        for operand, walk in zip(operands, walks, strict=True)
     )
     order = [*batch, *order[-2:]]
     return MatmulProgram(
@@ -236,6 +239,7 @@ def matmul_program(emission: Emission, name: str, locate: Callable[[Tensor], Ope
         k=k,
         a=a,
         b=b,
+        also=also[0] if also else None,
         loads=tuple(_load_record(x, order) for x in emission.loads),
         body=_body(emission, order, {axis: axis for axis in order}),
         stores=tuple(_store_record(x, order) for x in emission.stores),

@@ -289,7 +289,7 @@ def _used(steps: list[Step]) -> Iterator[str]:
         if isinstance(step, (LoopProgram, MatmulProgram)):
             yield from (load.value for load in step.loads)
         if isinstance(step, MatmulProgram):
-            yield from (step.a.value, step.b.value)
+            yield from (each.value for each in (step.a, step.b, step.also) if each is not None)
         elif isinstance(step, ViewStep):
             yield step.base
         elif isinstance(step, TorchStep):

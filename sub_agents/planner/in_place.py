@@ -69,5 +69,6 @@ def _reads(step: Step, value: str) -> bool:
         return value in references([*step.args, *step.kwargs.values()])
     if isinstance(step, ViewStep):
         return step.base == value
-    operands = [step.a.value, step.b.value] if isinstance(step, MatmulProgram) else []
+    factors = (step.a, step.b, step.also) if isinstance(step, MatmulProgram) else ()
+    operands = [each.value for each in factors if each is not None]
     return value in [*operands, *(load.value for load in step.loads)]

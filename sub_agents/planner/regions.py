@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import product, value
 from .emission import Emission, Emitter, loop_program, matmul_program
+from .index_maps import NotAffine
 from .layout import Refused, Solver
 from .registry import BITS
 from .strided import base_of, strided
 from .tensors import Tensor
 
+THIN = 16
+"""Rows or columns of a product up to which reading its factors takes most of the time."""
 MAX_RECOMPUTED = 16
 """Statements that may be computed again in another kernel to save writing and reading their result."""
 
@@ -25,12 +28,32 @@ class Region:
     """Made for one tensor that its own region cannot store: everything below it is computed again."""
 
     @property
-    def matmul(self) -> Tensor | None:
-        return next((m for m in self.members if m.kind == "matmul"), None)
+    def matmuls(self) -> list[Tensor]:
+        return [m for m in self.members if m.kind == "matmul"]
 
     @property
     def reduces(self) -> bool:
         return any(m.kind == "reduce" for m in self.members)
+
+
+def twins(products: Sequence[Tensor], hints: Mapping[str, int]) -> bool:
+    """Whether products can share a kernel: two of one left factor, in halves that tensor cores read fast, not thin.
+
+    Products of float32 are faster apart, each with its factors split beforehand.
+    """
+    if len(products) != 2 or products[0].shape != products[1].shape:
+        return False
+    try:
+        factors = [strided(operand) for product_of in products for operand in product_of.operands]
+    except NotAffine:
+        return False
+    left, right, other, second = factors
+    if left != other or any(factor.dtype not in ("float16", "bfloat16") for factor in (left, right, second)):
+        return False
+    if min(value(size, hints) for size in products[0].shape[-2:]) <= THIN:
+        return False
+    steps = [s for f in factors for s in (*f.strides, f.offset) if s != 1]
+    return all(value(s, hints) % 8 == 0 for s in steps) and all(1 in f.strides[-2:] for f in factors)
 
 
 class CannotPlace(Exception):
@@ -86,7 +109,7 @@ class Grower:
 
     def _sibling(self, region: Region, tensor: Tensor) -> bool:
         """Reads the same memory over the same space, without depending on it."""
-        if region.matmul or not {base_of(o) for o in tensor.operands} & set(region.reads):
+        if region.matmuls or not {base_of(o) for o in tensor.operands} & set(region.reads):
             return False
         if tensor.kind == "reduce":
             (source,) = tensor.operands
@@ -98,15 +121,16 @@ class Grower:
 
     def _join(self, regions: Sequence[Region], tensor: Tensor) -> bool:
         members = sorted({m for r in regions for m in r.members} | {tensor}, key=self.order.__getitem__)
-        if sum(m.kind == "matmul" for m in members) > 1:
-            return False
         merged = Region(members)
         inside = frozenset(members)
+        factors = [operand for product_of in merged.matmuls for operand in product_of.operands]
+        if len(merged.matmuls) > 1 and not twins(merged.matmuls, self.hints):
+            return False
         try:
             emission = self.emission(merged, self._sinks(merged))
         except Refused:
             return False
-        if any(self._reaches(read, inside) for read in emission.reads):
+        if any(self._reaches(read, inside) for read in (*emission.reads, *factors)):
             return False
         merged.reads = emission.reads
         at = min(self.regions.index(r) for r in regions)
@@ -124,11 +148,11 @@ class Grower:
     def emission(self, region: Region, sinks: Sequence[Tensor]) -> Emission:
         """As `fresh`, proved to give a whole program. Raises Refused."""
         emission = self.fresh(region, sinks)
-        if emission.matmul is not None:
+        if len(emission.matmuls) != len(region.matmuls):
+            raise Refused("the product itself is not used")
+        if emission.matmuls:
             # Whether the epilogue keeps rows and columns together shows only when the record is written.
             self.program(region, self.fresh(region, sinks), "trial")
-        elif region.matmul is not None:
-            raise Refused("the product itself is not used")
         return emission
 
     def fresh(self, region: Region, sinks: Sequence[Tensor]) -> Emission:
@@ -145,7 +169,7 @@ class Grower:
 
     def program(self, region: Region, emission: Emission, name: str) -> LoopProgram | MatmulProgram:
         """The finished record. Accesses of the emission are changed: call it on a fresh one."""
-        if region.matmul is None:
+        if not region.matmuls:
             return loop_program(emission, name, self.hints)
         return matmul_program(emission, name, strided)
 
@@ -199,4 +223,4 @@ class Grower:
 
     def reads(self, region: Region) -> list[Tensor]:
         """What a region's kernel loads, operands of a product included."""
-        return [*region.reads, *(region.matmul.operands if region.matmul else ())]
+        return [*region.reads, *(operand for product_of in region.matmuls for operand in product_of.operands)]

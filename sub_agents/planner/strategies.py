@@ -40,7 +40,10 @@ def traffic_bytes(step: LoopProgram | MatmulProgram, plan: ForwardPlan) -> int:
         walked = [s for s, stride in zip(step.space, access.strides, strict=True) if stride != 0]
         total += value(product(walked), hints) * BITS.get(access.dtype, 32) // 8
     if isinstance(step, MatmulProgram):
-        for operand, rows in ((step.a, (step.m, step.k)), (step.b, (step.k, step.n))):
+        factors = ((step.a, (step.m, step.k)), (step.b, (step.k, step.n)), (step.also, (step.k, step.n)))
+        for operand, rows in factors:
+            if operand is None:
+                continue
             sizes = (*step.batch, *rows)
             walked = [s for s, stride in zip(sizes, operand.strides, strict=True) if stride != 0]
             total += value(product(walked), hints) * BITS.get(operand.dtype, 32) // 8
@@ -49,7 +52,7 @@ def traffic_bytes(step: LoopProgram | MatmulProgram, plan: ForwardPlan) -> int:
 
 def matmul_flops(step: MatmulProgram, plan: ForwardPlan) -> float:
     """Two per multiply-add."""
-    return 2.0 * value(product((*step.batch, step.m, step.n, step.k)), plan.hints)
+    return (2.0 if step.also is None else 4.0) * value(product((*step.batch, step.m, step.n, step.k)), plan.hints)
 
 
 def _fusion(plan: ForwardPlan, operators: int) -> Iterator[Strategy]:

@@ -31,14 +31,21 @@ def fold(program: MatmulProgram) -> MatmulProgram:
             return fold(_merged(program, axis))
     last = len(program.batch) - 1
     if last >= 0 and program.b.strides[last] == 0:
-        others = [t for t in _tensors(program) if t is not program.b]
-        if all(_steps_as_one(t.strides, last, program.m) for t in others):
+        right = (program.b, *_also(program))
+        others = [t for t in _tensors(program) if all(t is not each for each in right)]
+        if all(each.strides[last] == 0 for each in right) and all(
+            _steps_as_one(t.strides, last, program.m) for t in others
+        ):
             return fold(_merged_into_m(program))
     return program
 
 
 def _tensors(program: MatmulProgram) -> tuple[Strided, ...]:
-    return (program.a, program.b, *program.loads, *program.stores)
+    return (program.a, program.b, *_also(program), *program.loads, *program.stores)
+
+
+def _also(program: MatmulProgram) -> tuple[Operand, ...]:
+    return () if program.also is None else (program.also,)
 
 
 def _steps_as_one(strides: tuple[Size, ...], axis: int, inner_size: Size) -> bool:
@@ -53,6 +60,7 @@ def _restrided(program: MatmulProgram, drop: int) -> dict[str, object]:
     return {
         "a": _dropped(program.a, drop),
         "b": _dropped(program.b, drop),
+        "also": None if program.also is None else _dropped(program.also, drop),
         "loads": tuple(_dropped(load, drop) for load in program.loads),
         "stores": tuple(_dropped(store, drop) for store in program.stores),
     }
@@ -100,9 +108,19 @@ def extent(program: MatmulProgram, hints: Mapping[str, int]) -> Extent:
 
 
 def operand_dtype(program: MatmulProgram) -> str | None:
-    """The operands' common dtype, None where they differ or no template takes it."""
-    dtype = program.a.dtype
-    return dtype if dtype == program.b.dtype and dtype in BYTES else None
+    """The operands' common dtype, None where they differ, no template takes it, or there are two products."""
+    return None if program.also is not None else factor_dtype(program)
+
+
+def factor_dtype(program: MatmulProgram) -> str | None:
+    """As `operand_dtype`, for templates that also sum two products at once."""
+    dtypes = {program.b.dtype, *(each.dtype for each in _also(program))}
+    return program.a.dtype if dtypes == {program.a.dtype} and program.a.dtype in BYTES else None
+
+
+def products(program: MatmulProgram) -> int:
+    """How many products the program sums side by side."""
+    return 1 + len(_also(program))
 
 
 def symbols(program: MatmulProgram) -> tuple[str, ...]:
@@ -112,7 +130,7 @@ def symbols(program: MatmulProgram) -> tuple[str, ...]:
         sizes.extend(tensor.strides)
         if not isinstance(tensor, Store):
             sizes.append(tensor.offset)
-    known = {"acc", *(load.name for load in program.loads), *(s.name for s in program.body)}
+    known = {"acc", "acc_1", *(load.name for load in program.loads), *(s.name for s in program.body)}
     for statement in program.body:
         sizes.extend(arg for arg in statement.args if isinstance(arg, str) and arg not in known)
     return tuple(sorted({name for size in sizes for name in factors(size)[1]}))
@@ -120,7 +138,8 @@ def symbols(program: MatmulProgram) -> tuple[str, ...]:
 
 def reads(program: MatmulProgram) -> tuple[str, ...]:
     """Values that the kernel reads, in order of first use."""
-    return tuple(dict.fromkeys([program.a.value, program.b.value, *(load.value for load in program.loads)]))
+    factors = (program.a, program.b, *_also(program))
+    return tuple(dict.fromkeys([*(each.value for each in factors), *(load.value for load in program.loads)]))
 
 
 _STEPS = {"erf": 30, "gelu": 30, "tanh": 20, "exp": 8, "sigmoid": 12, "silu": 12, "log": 12, "pow": 30, "div": 8}
@@ -191,19 +210,19 @@ def product_ms(
 
     `rate_flops` is in FLOP/s of the product asked for, on a whole device. `split` adds a pass over the operands.
     """
-    sizes = extent(program, hints)
+    sizes, width = extent(program, hints), products(program)
     tile_m, tile_n, splits = int(setting["tile_m"]), int(setting["tile_n"]), int(setting["split_k"])
     count = sizes.batch * -(-sizes.m // tile_m) * -(-sizes.n // tile_n) * splits
     waves = -(-count // device.sm_count)
     # A small tile reads more for each product: 128 x 256 is where the rate was taken.
-    tile_share: float = min(1.0, (tile_m * tile_n / (tile_m + tile_n) / 85) ** 0.5)
-    tile_flops = 2 * tile_m * tile_n * -(-sizes.k // splits)
+    tile_share: float = min(1.0, (tile_m * width * tile_n / (tile_m + width * tile_n) / 85) ** 0.5)
+    tile_flops = 2 * width * tile_m * tile_n * -(-sizes.k // splits)
     product_s = waves * tile_flops * device.sm_count / (rate_flops * tile_share)
     epilogue_s = waves * tile_m * tile_n * epilogue_steps(program) / 128 / 1.75e9
     # Only another program on the same multiprocessor multiplies under this one's epilogue.
-    alone = tile_m * tile_n > 128 * 128
+    alone = width * tile_m * tile_n > 128 * 128
     compute_s = product_s + epilogue_s if alone else max(product_s, epilogue_s) + 0.3 * min(product_s, epilogue_s)
-    operand_bytes = sizes.batch * (sizes.m + sizes.n) * sizes.k * BYTES[program.a.dtype]
+    operand_bytes = sizes.batch * (sizes.m + width * sizes.n) * sizes.k * BYTES[program.a.dtype]
     parts_bytes = sizes.batch * sizes.m * sizes.n * 8 * splits * (splits > 1)
     moved_bytes = operand_bytes + epilogue_bytes_moved(program, hints) + parts_bytes
     rewritten_s = 2 * operand_bytes / device.copy_bytes_per_s if split else 0.0

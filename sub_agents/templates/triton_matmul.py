@@ -13,14 +13,22 @@ from .matmul_program import (
     Extent,
     epilogue_share,
     extent,
+    factor_dtype,
     fold,
     large,
-    operand_dtype,
     product_ms,
+    products,
     reads,
     worthwhile,
 )
-from .triton_matmul_operands import alignments, descriptor_lines, descriptors_possible, operand_side, vectors_possible
+from .triton_matmul_operands import (
+    alignments,
+    descriptor_lines,
+    descriptors_possible,
+    factors,
+    operand_side,
+    vectors_possible,
+)
 from .triton_matmul_source import (
     Pieces,
     Values,
@@ -54,8 +62,8 @@ class TritonMatmul:
     name = "triton_matmul"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        """Any product of two operands of one dtype (fp32, fp16, bf16)."""
-        return isinstance(program, MatmulProgram) and operand_dtype(program) is not None
+        """Any product of operands of one dtype (fp32, fp16, bf16), and two products of halves with one left factor."""
+        return isinstance(program, MatmulProgram) and factor_dtype(program) is not None
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -63,7 +71,7 @@ class TritonMatmul:
         """Tile sizes, pipeline depth and load path; defaults by the number of tiles against multiprocessors."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        sizes = extent(folded, hints)
+        sizes = wide_extent(folded, hints)
         default = default_setting(folded, hints, device)
         # Halves in 64 of k fill a row of shared memory, which is where tensor cores read fastest.
         tile_k = (32, 64) if default["tile_k"] == 32 else (64, 128) if large(sizes, device) else (32, 64, 128)
@@ -80,9 +88,14 @@ class TritonMatmul:
             Slot(name="num_warps", role="configuration", choices=warps, default=default["num_warps"]),
             Slot(name="num_stages", role="compute", choices=(2, 3, 4, 5), default=default["num_stages"]),
             Slot(name="group_m", role="memory", choices=groups, default=8, about="rows of tiles that share L2"),
-            Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16, 32), default=default["split_k"]),
+            Slot(
+                name="split_k",
+                role="reduction",
+                choices=(1, 2, 4, 8, 16, 32) if folded.also is None else (1,),
+                default=default["split_k"],
+            ),
             Slot(name="persistent", role="configuration", choices=(False, True), default=False),
-            epilogue_slot(folded, int(default["tile_m"]) * int(default["tile_n"])),
+            epilogue_slot(folded, products(folded) * int(default["tile_m"]) * int(default["tile_n"])),
         ]
         if descriptors_possible(folded, hints):
             about = "TMA tensor descriptors instead of pointers"
@@ -90,7 +103,7 @@ class TritonMatmul:
                 name="loads", role="memory", choices=("pointer", "descriptor"), default=default["loads"], about=about
             )
             made.append(load)
-        if operand_dtype(folded) == "float32":
+        if factor_dtype(folded) == "float32":
             about = "how fp32 factors are split for tensor cores"
             schemes = ("tf32x3", "bf16x6", "ieee")
             made.append(Slot(name="precision", role="compute", choices=schemes, default="tf32x3", about=about))
@@ -106,9 +119,10 @@ class TritonMatmul:
         """Fits registers and shared memory, and asks for nothing that the sizes cannot use."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        dtype = operand_dtype(folded)
+        dtype = factor_dtype(folded)
         if dtype is None:
             return False
+        setting = widened(folded, setting)
         tile_m, tile_n, tile_k = (int(setting[f"tile_{axis}"]) for axis in "mnk")
         warps, splits = int(setting["num_warps"]), int(setting["split_k"])
         # The accumulator in registers: 128 a thread is what ptxas holds without spilling; splitting fp32 takes more.
@@ -116,7 +130,7 @@ class TritonMatmul:
             return False
         if shared_bytes(setting, dtype) + epilogue_bytes(folded, setting) > device.shared_bytes_per_block:
             return False
-        sizes = extent(folded, hints)
+        sizes = wide_extent(folded, hints)
         if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > sizes.k):
             return False
         if not worthwhile(sizes, setting, device):
@@ -194,26 +208,40 @@ def best_tile(
 
 def default_setting(program: MatmulProgram, hints: dict[str, int], device: DeviceSheet) -> Setting:
     """The best tile with a pipeline that fits it; k split where even small tiles leave multiprocessors idle."""
-    sizes = extent(program, hints)
-    half = operand_dtype(program) != "float32"
+    sizes = wide_extent(program, hints)
+    half = factor_dtype(program) != "float32"
     tile_k = 64 if half else 32
-    if min(sizes.m, sizes.n) <= MOST_SKINNY < max(sizes.m, sizes.n) and half:
+    if program.also is None and min(sizes.m, sizes.n) <= MOST_SKINNY < max(sizes.m, sizes.n) and half:
         return skinny_setting(sizes, device) | {"loads": _loads(program, hints, device)}
     # Where the epilogue is a good part of the work, two programs on a multiprocessor hide it behind each other's
     # products: that takes tiles half as large.
     wide = half and vectors_possible(program, hints) and epilogue_share(program, sizes) < 0.2
     tile_m, tile_n, split_k = best_tile(program, sizes, device, wide=wide, tile_k=tile_k)
+    if program.also is not None:
+        # Each sum is as wide as half a tile: 128 x 64 twice where one product would have 128 x 128.
+        tile_m, tile_n, split_k = (tile_m, tile_n, 1) if tile_n >= 64 else (max(64, tile_m), 64, 1)
     big = tile_m * tile_n >= 128 * 128
     stages = 3 if big else 4
     return {
         "tile_m": tile_m,
-        "tile_n": tile_n,
+        "tile_n": tile_n // products(program),
         "tile_k": tile_k,
         "num_warps": 8 if big else 4,
         "num_stages": max(2, min(stages, -(-sizes.k // (tile_k * split_k)))),
         "split_k": split_k,
         "loads": _loads(program, hints, device),
     }
+
+
+def widened(program: MatmulProgram, setting: Setting) -> Setting:
+    """A setting as for one product with the sums and right factors of all."""
+    return {**setting, "tile_n": int(setting["tile_n"]) * products(program)}
+
+
+def wide_extent(program: MatmulProgram, hints: dict[str, int]) -> Extent:
+    """Sizes as for one product with the columns of all."""
+    sizes = extent(program, hints)
+    return sizes.model_copy(update={"n": sizes.n * products(program)})
 
 
 MOST_SKINNY = 16
@@ -239,7 +267,7 @@ def skinny_setting(sizes: Extent, device: DeviceSheet) -> Setting:
 
 
 def _loads(program: MatmulProgram, hints: dict[str, int], device: DeviceSheet) -> str:
-    half = operand_dtype(program) != "float32"
+    half = factor_dtype(program) != "float32"
     return "descriptor" if half and device.arch >= "sm_90" and descriptors_possible(program, hints) else "pointer"
 
 
@@ -280,33 +308,35 @@ def tiled_context(
 ) -> dict[str, object]:
     """What `triton_matmul.py.j2` renders from, with operands from pointers or descriptors."""
     split_k = int(setting["split_k"])
-    fp32 = operand_dtype(program) == "float32"
+    fp32 = factor_dtype(program) == "float32"
     kind = str(setting["precision"]) if fp32 else program.a.dtype
-    a_name, b_name = parts.pointer_of[program.a.value], parts.pointer_of[program.b.value]
+    a_name, *right = (parts.pointer_of[operand.value] for operand in factors(program).values())
     stored = ("parts_ptr",) if split_k > 1 else parts.epilogue_pointers
     host_lines: list[str] = []
+    shared = shared_bytes(widened(program, setting), program.a.dtype) + epilogue_bytes(program, setting)
     argument_of = {**parts.argument_of, "parts_ptr": "parts"}
     if use_descriptors:
-        a_name, b_name = "a_descriptor", "b_descriptor"
         if aligned := alignments(program):
             host_lines.append(f"if not ({' and '.join(aligned)}):")
             host_lines.append(f"    return run_{program.name}_unaligned({', '.join(parts.parameters)})")
-        for side, operand in (("a", program.a), ("b", program.b)):
+        a_name, *right = (f"{side}_descriptor" for side in factors(program))
+        for side, operand in factors(program).items():
             source = parts.argument_of[parts.pointer_of[operand.value]]
             host_lines += descriptor_lines(program, side, operand, source, setting)
             argument_of[f"{side}_descriptor"] = f"{side}_descriptor"
-    kernel_pointers = tuple(dict.fromkeys([a_name, b_name, *stored]))
+    kernel_pointers = tuple(dict.fromkeys([a_name, *right, *stored]))
     sum_pointers = tuple(dict.fromkeys(["parts_ptr", *parts.epilogue_pointers]))
     return {
         **setting,
         "name": program.name,
-        "residents": residents(shared_bytes(setting, program.a.dtype) + epilogue_bytes(program, setting), setting),
+        "residents": residents(shared, widened(program, setting)),
         "m": written_out(program.m),
         "n": written_out(program.n),
         "k": written_out(program.k),
         "loads": setting.get("loads", "pointer"),
         "a": operand_side(program, "a", a_name),
-        "b": operand_side(program, "b", b_name),
+        "b": operand_side(program, "b", right[0]),
+        "c": None if program.also is None else operand_side(program, "c", right[1]),
         "prelude": (*parts.prelude, *((INTERPRETED_DOT[kind],) if kind in INTERPRETED_DOT else ())),
         "dot": f"device_dot_{kind}" if kind in INTERPRETED_DOT else "tl.dot",
         "precision": "" if kind in INTERPRETED_DOT or not fp32 else f', input_precision="{kind}"',

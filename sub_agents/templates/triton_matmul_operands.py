@@ -16,7 +16,13 @@ def descriptors_possible(program: MatmulProgram, hints: dict[str, int]) -> bool:
 
 def vectors_possible(program: MatmulProgram, hints: dict[str, int]) -> bool:
     """Whether at these sizes every row of both operands starts at a multiple of 16 bytes."""
-    return all(describable(each, hints) for each in (program.a, program.b))
+    return all(describable(each, hints) for each in factors(program).values())
+
+
+def factors(program: MatmulProgram) -> dict[str, Operand]:
+    """The operands by the names that kernels give them; `c` is the second right factor."""
+    named = {"a": program.a, "b": program.b, "c": program.also}
+    return {side: operand for side, operand in named.items() if operand is not None}
 
 
 def describable(operand: Operand, hints: dict[str, int]) -> bool:
@@ -41,7 +47,7 @@ def _row_starts(operand: Operand) -> tuple[Size, ...]:
 def alignments(program: MatmulProgram) -> list[str]:
     """Conditions on symbolic strides, as host source, without which TMA cannot read the operands."""
     found = []
-    for operand in (program.a, program.b):
+    for operand in factors(program).values():
         elements = 16 // BYTES[operand.dtype]
         found += [f"{written_out(s)} % {elements} == 0" for s in _row_starts(operand) if not multiple_of(s, elements)]
     return list(dict.fromkeys(found))
@@ -49,7 +55,7 @@ def alignments(program: MatmulProgram) -> list[str]:
 
 def operand_side(program: MatmulProgram, side: str, pointer: str) -> dict[str, object]:
     """How one operand is addressed, masked and stepped along k."""
-    operand = program.a if side == "a" else program.b
+    operand = factors(program)[side]
     outer_axis, k_axis = (-2, -1) if side == "a" else (-1, -2)
     outer_size = written_out(program.m if side == "a" else program.n)
     name, across = ("rows", "[:, None]") if side == "a" else ("columns", "[None, :]")
@@ -82,7 +88,7 @@ def _descriptor_load(program: MatmulProgram, side: str, operand: Operand, descri
         outer_place = [f"batch_{axis}.to(tl.int32)" for axis in axes]
         load = f"{descriptor}.load([{', '.join([*outer_place, *place])}]).reshape({', '.join(shape)})"
     # The tile as it lies in memory is (outer, k) or (k, outer); the product wants (m, k) and (k, n).
-    return load + (".T" if k_is_inner == (side == "b") else "")
+    return load + (".T" if k_is_inner == (side != "a") else "")
 
 
 def _batch_axes(operand: Operand) -> list[int]:

@@ -158,7 +158,7 @@ def edge_mask(program: MatmulProgram, strides: tuple[Size, ...]) -> str:
 
 def epilogue_lines(program: MatmulProgram, pointer_of: Mapping[str, str], printer: Printer) -> tuple[str, ...]:
     """Loads, statements and stores of the epilogue. Names of the program get a prefix to stay clear of the kernel's."""
-    known = {"acc": Term("acc", "float32")}
+    known = {"acc": Term("acc", "float32"), "acc_1": Term("acc_1", "float32")}
     lines = []
     for load in program.loads:
         lines.append(f"v_{load.name} = {load_source(program, load, pointer_of[load.value])}")
@@ -204,8 +204,9 @@ def span(strides: Iterable[Size], sizes: Iterable[Size], offset: Size) -> str | 
 
 def index_type(program: MatmulProgram) -> str:
     """32-bit offsets unless a tensor reaches past 2^31 elements: decided at each call where sizes are symbolic."""
-    spaces = {"a": (*program.batch, program.m, program.k), "b": (*program.batch, program.k, program.n)}
-    spans = [span(t.strides, spaces[side], t.offset) for side, t in (("a", program.a), ("b", program.b))]
+    right = (*program.batch, program.k, program.n)
+    spans = [span(program.a.strides, (*program.batch, program.m, program.k), program.a.offset)]
+    spans += [span(t.strides, right, t.offset) for t in (program.b, program.also) if t is not None]
     tensors: tuple[Load | Store, ...] = (*program.loads, *program.stores)
     for tensor in tensors:
         spans.append(span(tensor.strides, program.space, tensor.offset if isinstance(tensor, Load) else 0))

@@ -167,6 +167,7 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         "plane_names": PLANES[scheme],
         "products": PRODUCTS[scheme],
         "a": _side(program, "a"),
+        "c": None,
         "b": _side(program, "b"),
         "dot": "device_dot_bfloat16" if interpreted else "tl.dot",
         "prelude": (*parts.prelude, *interpreted),

@@ -91,6 +91,8 @@ def _run_matmul(program: MatmulProgram, tensors: Tensors, symbols: Mapping[str, 
     space = [*batch, m, n]
     names = {load.name: _gather(tensors, load, space, symbols) for load in program.loads}
     names["acc"] = a @ b
+    if program.also is not None:
+        names["acc_1"] = a @ _gather(tensors, program.also, [*batch, k, n], symbols).to(wide)
     _run_body(program, names, space, symbols)
     return _run_stores(program, names, space, symbols, plan)
 

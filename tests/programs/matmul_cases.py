@@ -50,6 +50,7 @@ def case(layout: Layout, **hints: int) -> Case:
 
     a = operand("x", layout.a, "mk", layout.batch)
     b = operand("weight", layout.b, "kn", layout.batch if layout.b_batched else ())
+    also = operand("gate", layout.b, "kn", layout.batch if layout.b_batched else ()) if gated(layout) else None
     out = layout.output or layout.dtype
     full = (*layout.batch, layout.m, layout.n)
     loads, body, stores = _epilogue(layout, full, out)
@@ -60,10 +61,15 @@ def case(layout: Layout, **hints: int) -> Case:
     for store in stores:
         values[store.value] = (full, store.dtype)
     program = MatmulProgram(
-        name="product", batch=layout.batch, m=layout.m, n=layout.n, k=layout.k, a=a, b=b, loads=loads, body=body,
-        stores=stores,
+        name="product", batch=layout.batch, m=layout.m, n=layout.n, k=layout.k, a=a, b=b, also=also, loads=loads,
+        body=body, stores=stores,
     )  # fmt: skip
     return Case(program, values, hints)
+
+
+def gated(layout: Layout) -> bool:
+    """Whether a second product of the same left factor meets the first."""
+    return layout.epilogue == "gated"
 
 
 def _epilogue(
@@ -82,6 +88,9 @@ def _epilogue(
 
     if layout.epilogue == "plain":
         return (), (), (store("acc", "y"),)
+    if gated(layout):
+        body = (say("t0", "tanh", "acc_1"), say("t1", "mul", "acc", "t0"), say("t2", "add", "t1", "in_bias"))
+        return (load("bias", (*none, 0, 1)),), body, (store("t2", "y"),)
     if layout.epilogue == "bias_relu":
         body = (say("t0", "add", "acc", "in_bias"), say("t1", "relu", "t0"))
         return (load("bias", (*none, 0, 1)),), body, (store("t1", "y"),)
@@ -137,6 +146,8 @@ def answer(given: Case, inputs: dict[str, Any]) -> list[Any]:
         return torch.as_strided(wide, sizes, strides, number(tensor.offset, hints))
 
     known: dict[str, Any] = {"acc": view(program.a, [*batch, m, k]) @ view(program.b, [*batch, k, n])}
+    if program.also is not None:
+        known["acc_1"] = view(program.a, [*batch, m, k]) @ view(program.also, [*batch, k, n])
     known |= {load.name: view(load, [*batch, m, n]) for load in program.loads}
     for statement in program.body:
         args = [_argument(arg, known, hints) for arg in statement.args]
@@ -190,6 +201,9 @@ SHAPES: dict[str, Layout] = {
     "symbolic_rows_bf16": Layout(m=40, n="8*s0", k="s1", b="nk", dtype="bfloat16"),
     "many_small": Layout(batch=(128,), m="16*s1", n="s0", k=20, epilogue="full"),
     "many_small_bf16": Layout(batch=(43, 3), m=7, n=9, k=12, dtype="bfloat16", b="nk", epilogue="bias_of_head"),
+    "gated_bf16": Layout(m=70, n=50, k=96, dtype="bfloat16", b="nk", epilogue="gated"),
+    "gated_symbolic": Layout(m="s1", n="s0", k="32*s1", dtype="float16", epilogue="gated"),
+    "gated_batched": Layout(batch=(2, 3), m=40, n=48, k=64, dtype="bfloat16", b_batched=False, epilogue="gated"),
     "no_depth": Layout(m=8, n=9, k=0, epilogue="bias_relu"),
 }
 
@@ -222,6 +236,7 @@ LARGE: dict[str, Layout] = {
     "bf16_odd": Layout(m=1021, n=2039, k=1537, dtype="bfloat16", b="nk"),
     "fp32_vector": Layout(m=16384, n=1, k=16384),
     "bf16_vector": Layout(m=1, n=16384, k=16384, dtype="bfloat16", b="kn"),
+    "bf16_gated": Layout(m=8192, n=5504, k=2048, dtype="bfloat16", b="nk", epilogue="gated"),
     "bf16_four_rows": Layout(m=4, n=16384, k=8192, dtype="bfloat16", b="nk"),
 }
 

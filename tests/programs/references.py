@@ -196,6 +196,28 @@ case(
     lambda: [draw(2, 3, 5, 4), draw(2, 3, 6, 4)],
 )
 case("einsum_permuted", lambda self, x, y: torch.einsum("bij,jk->bki", x, y), lambda: [draw(2, 5, 4), draw(4, 6)])
+
+
+def gated(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return F.silu(F.linear(x, self.gate)) * F.linear(x, self.up)
+
+
+def gated_by_the_first(self: Any, x: torch.Tensor) -> torch.Tensor:
+    first = x @ self.gate
+    return first * (x @ first.t())
+
+
+gates = {"gate": lambda: bf16(24, 16) / 4, "up": lambda: bf16(24, 16) / 4}
+case("gated_halves", gated, lambda: [bf16(3, 20, 16)], **gates)
+case(
+    "gated_packed",
+    lambda self, x: torch.mul(*F.linear(x, self.w).chunk(2, -1)),
+    lambda: [bf16(20, 16)],
+    w=lambda: bf16(48, 16) / 4,
+)
+case("gated_float32", gated, lambda: [draw(20, 16)], gate=(24, 16), up=(24, 16))
+case("gated_thin", gated, lambda: [bf16(4, 16)], **gates)
+case("gated_by_the_first", gated_by_the_first, lambda: [bf16(24, 24) / 4], gate=lambda: bf16(24, 24) / 4)
 case("bf16_linear_silu", lambda self, x: F.silu(F.linear(x, self.w)), lambda: [bf16(5, 8)], w=lambda: bf16(6, 8))
 case("relu_before", lambda self, x, y: torch.relu(x) @ y, lambda: [draw(5, 7), draw(7, 3)])
 case("row_scaled", lambda self, x, y, s: (x @ y) * s[:, None] + 1, lambda: [draw(5, 7), draw(7, 3), draw(5)])

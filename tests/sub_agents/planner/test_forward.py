@@ -241,6 +241,19 @@ def test_packed_projections_are_read_in_place() -> None:
     assert (step.a.value, step.b.value, step.b.offset) == ("inputs_0", "inputs_0", 8)
 
 
+def test_two_products_of_one_left_factor_that_meet_are_one_kernel() -> None:
+    (step,) = kernels(planned("gated_halves")[0])
+    assert isinstance(step, MatmulProgram)
+    assert step.also is not None
+    assert {step.b.value, step.also.value} == {"p_gate", "p_up"}
+
+
+@pytest.mark.parametrize("name", ["gated_float32", "gated_thin", "gated_by_the_first"])
+def test_products_that_are_faster_apart_or_need_each_other_stay_apart(name: str) -> None:
+    products = [step for step in kernels(planned(name)[0]) if isinstance(step, MatmulProgram)]
+    assert [step.also for step in products] == [None, None]
+
+
 def test_batch_axes_walked_as_one_are_one() -> None:
     (step,) = kernels(planned("einsum")[0])
     assert isinstance(step, MatmulProgram)
