@@ -50,6 +50,7 @@ def optimize(problem: str | Path, *, given: Collaborators | None = None, **setti
     if not path.is_file():
         raise InvalidProblem(f"{path}: no such file; give the path of a Python file with a PyTorch reference")
     context = make_context(settings)
+    _check_models(context, given)
     run_dir = new_run_directory(Path(context.out), path)
     run = RunDirectory(run_dir)
     run.write_text(f"{SETTINGS}.json", context.model_dump_json())
@@ -73,6 +74,7 @@ def resume(run_dir: str | Path, *, given: Collaborators | None = None, **changes
     except (OSError, ValidationError) as error:
         raise InvalidInput(f"{path / SETTINGS}.json: cannot be read; start the run again") from error
     context = make_context({**saved.model_dump(), **changes})
+    _check_models(context, given)
     return _drive(RunDirectory(path), context, given, None)
 
 
@@ -84,6 +86,13 @@ def make_context(settings: dict[str, Any]) -> Context:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise InvalidInput(f"setting {name}: {first['msg']} (got {first['input']!r})") from error
+
+
+def _check_models(context: Context, given: Collaborators | None) -> None:
+    if context.model is not None or context.writer != "auto":
+        from .models import check_settings
+
+        check_settings(context, given.model if given else None)
 
 
 def _drive(run: RunDirectory, context: Context, given: Collaborators | None, inputs: Any) -> Result:

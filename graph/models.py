@@ -112,6 +112,12 @@ def writer_kind(context: Context, model: ChatModel | None) -> str:
     return context.writer
 
 
+def check_settings(context: Context, model: ChatModel | None) -> None:
+    """Raises InvalidInput where the settings' writer or model cannot work: before anything is started for them."""
+    if writer_kind(context, model) in ("hybrid", "llm") and model is None:
+        model_settings(context).key()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workplace:
     """What a run offers to whoever plans and writes."""

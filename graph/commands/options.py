@@ -27,6 +27,22 @@ BaselinesFile = Annotated[Path | None, typer.Option("--baselines", help="File of
 Gpu = Annotated[int | None, typer.Option("--gpu", help="Index of the GPU to measure on [0]")]
 Model = Annotated[str | None, typer.Option("--model", help="Name of a model at an OpenAI-compatible endpoint")]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the endpoint; the key is OPENAI_API_KEY")]
+Writer = Annotated[
+    str | None,
+    typer.Option("--writer", metavar="offline|hybrid|llm|human", help="Who writes [hybrid with a model, else offline]"),
+]
+ModelFor = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model-for", metavar="ROLE=MODEL", help="For planner, triton_writer, cuda_writer, repairer; repeatable"
+    ),
+]
+Price = Annotated[
+    list[str] | None,
+    typer.Option("--price", metavar="MODEL=IN,OUT", help="Price per million prompt and completion tokens; repeatable"),
+]
+Tokens = Annotated[int | None, typer.Option("--tokens", help="Most tokens to spend on models [no limit]")]
+Money = Annotated[float | None, typer.Option("--money", help="Most money to spend on models; needs prices [no limit]")]
 Record = Annotated[Path | None, typer.Option("--record", help="Record every answer of the harness in this file")]
 Replay = Annotated[Path | None, typer.Option("--replay", help="Answer from a recording; needs no GPU")]
 Pace = Annotated[float | None, typer.Option("--pace", help="Share of recorded seconds that a replay waits [0]")]
@@ -42,6 +58,28 @@ def clocks(locked: bool, gpu: int | None) -> AbstractContextManager[object]:
     from ...tools.clock_lock import locked_clocks
 
     return locked_clocks(gpu or 0)
+
+
+def models_of(given: list[str] | None) -> dict[str, str] | None:
+    """`ROLE=MODEL` options as the setting. Raises InvalidInput for another form."""
+    pairs = [option.partition("=") for option in given or ()]
+    for role, equals, model in pairs:
+        if not (role and equals and model):
+            raise InvalidInput(f"--model-for {role}{equals}{model}: give ROLE=MODEL, as planner=small-model")
+    return {role: model for role, _, model in pairs} or None
+
+
+def prices_of(given: list[str] | None) -> dict[str, dict[str, float]] | None:
+    """`MODEL=IN,OUT` options as the setting. Raises InvalidInput for another form."""
+    found = {}
+    for option in given or ():
+        model, _, numbers = option.rpartition("=")
+        try:
+            prompt, completion = (float(number) for number in numbers.split(","))
+        except ValueError:
+            raise InvalidInput(f"--price {option}: give MODEL=IN,OUT per million tokens, as my-model=1.5,6") from None
+        found[model] = {"prompt": prompt, "completion": completion}
+    return found or None
 
 
 def settings_of(*, dry_run: bool, require_gpu: bool, **given: Any) -> dict[str, Any]:
