@@ -10,8 +10,9 @@ from ..state.timing import Sample
 SPREAD_LIMIT = 0.05
 """Largest spread (trimmed standard deviation over median) of a timing that counts as stable, and largest width of its
 median's 95% interval: where samples scatter but their median is known, the time is."""
-RESOLUTION_MS = 3e-4
-"""Events tick in steps of 32 ns and scatter by a few of them: below 6 us that alone is more than 5%."""
+RESOLUTION_MS = 6e-4
+"""Events tick in steps of 32 ns, and the gap between two kernels scatters by half a microsecond: below 12 us that alone
+is more than 5%."""
 NOISE = 0.01
 """A paired gain or loss within this share of 1 is a tie even if its interval excludes 1."""
 _TRIM = 0.05

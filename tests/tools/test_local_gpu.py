@@ -140,6 +140,64 @@ def test_nothing_of_ours_stays_on_the_gpu_after_a_kill(harness: LocalHarness, pr
     assert len(ours) <= 2, "the judge, and at most one cell that waits for its candidate"
 
 
+BEYOND = """
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, 2 * tl.load(x + at, mask=at < n, other=0.0))
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        half = x + 0.0  # a temporary that is freed, and whose memory the output may get
+        out = torch.empty_like(half)
+        double[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+        return out
+"""
+DOUBLE = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x + x
+def get_inputs(n=1 << 22):
+    return [torch.randn(n)]
+workloads = {"odd": {"n": 100003}}
+ranges = {"n": (1, 1 << 22)}
+"""
+
+
+@pytest.fixture(scope="module")
+def doubling(harness: LocalHarness, tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    path = tmp_path_factory.mktemp("double") / "double.py"
+    path.write_text(DOUBLE)
+    problem = harness.load(path)
+    harness.baseline(problem)
+    return problem
+
+
+def test_a_store_past_the_end_is_unsafe_and_a_masked_one_is_not(harness: LocalHarness, doubling: Problem) -> None:
+    assert verdict(harness, doubling, BEYOND).status is Status.UNSAFE
+    masked = BEYOND.replace("other=0.0))", "other=0.0), mask=at < n)")
+    assert verdict(harness, doubling, masked).status is Status.PASSED
+    temporaries = (
+        "class ModelNew(nn.Module):\n    def forward(self, x):\n        return (x.double() * 2).float()[:].clone()"
+    )
+    assert verdict(harness, doubling, temporaries).status is Status.PASSED
+
+
+def test_inputs_in_another_layout_are_answered_or_refused(harness: LocalHarness, doubling: Problem) -> None:
+    """A kernel that reads a strided view as if it were contiguous is wrong; one that refuses it only gets a label."""
+    masked = BEYOND.replace("other=0.0))", "other=0.0), mask=at < n)")
+    refusing = masked.replace("        half", "        assert x.is_contiguous()\n        half")
+    careful = masked.replace("        half", "        x = x.contiguous()\n        half")
+    found = [
+        harness.evaluate(doubling, make_candidate(HEAD + source), "full") for source in (masked, refusing, careful)
+    ]
+    statuses = [each.status for each in found]
+    assert statuses == [Status.INCORRECT_NUMERICAL, Status.PASSED, Status.PASSED], [each.message for each in found]
+    assert "refuses_strided" in found[1].labels
+    assert not [label for label in found[2].labels if label.startswith("refuses")]
+
+
 def test_work_on_another_stream_counts(harness: LocalHarness, problem: Problem) -> None:
     once = verdict(harness, problem, RIGHT)
     found = verdict(harness, problem, ON_ANOTHER_STREAM)

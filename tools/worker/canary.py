@@ -1,8 +1,9 @@
 """Sees writes past the end of an output: the allocator's slack behind it is filled with a pattern before the call.
 
 PyTorch's allocator hands out blocks in multiples of 512 bytes. What lies between the end of a tensor's storage and the
-end of its block belongs to nobody, and an unmasked store of the last tile lands there. Evidence from inside the
-candidate's process: it convicts, it never acquits.
+end of its block belongs to nobody, and an unmasked store of the last tile lands there. The allocator's own trace tells
+where a temporary of the same call lay there before. Evidence from inside the candidate's process: it convicts, it never
+acquits.
 """
 
 from typing import Any
@@ -28,15 +29,23 @@ class Canary:
         torch.cuda.empty_cache()
         sizes = [_SMALL_BYTES] * 4 + [_LARGE_BYTES]
         filler = [torch.full((size,), _PATTERN, dtype=torch.uint8, device=device) for size in sizes]
-        self._ranges = [(block.data_ptr(), block.data_ptr() + block.numel()) for block in filler]
+        ranges = [(block.data_ptr(), block.data_ptr() + block.numel()) for block in filler]
         torch.cuda.synchronize()
+        if _record(True):
+            self._ranges = ranges
 
     def overrun(self, result: Any) -> str:
         """Which output was written beyond; empty if none, or if nothing can be said."""
+        if not self._ranges:
+            return ""
+        allocated = _allocations()
+        _record(False)
         _, tensors = structure.flatten(result)
         for number, tensor in enumerate(tensors):
             slack = self._slack(tensor)
-            if slack is not None and bool((slack != _PATTERN).any()):
+            if slack is None or any(_overlap(block, tensor, slack) for block in allocated):
+                continue
+            if bool((slack != _PATTERN).any()):
                 return f"output {number}"
         return ""
 
@@ -50,6 +59,29 @@ class Canary:
         if start % _BLOCK_BYTES:
             return None
         return torch.as_tensor(_Bytes(start + size, end - start - size), device=tensor.device)
+
+
+def _record(on: bool) -> bool:
+    """Switches the allocator's trace; whether this PyTorch has it."""
+    try:
+        torch.cuda.memory._record_memory_history("all" if on else None, context=None, clear_history=True)
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+    return True
+
+
+def _allocations() -> list[tuple[int, int]]:
+    """Start and size of every block handed out since the trace began."""
+    events = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
+    return [(int(event["addr"]), int(event["size"])) for event in events if event["action"] == "alloc"]
+
+
+def _overlap(block: tuple[int, int], tensor: torch.Tensor, slack: torch.Tensor) -> bool:
+    """Whether another block than the tensor's own lay over its slack during the call."""
+    start, size = block
+    first = slack.data_ptr()
+    own = start == tensor.untyped_storage().data_ptr() and start + size <= first + slack.numel()
+    return not own and start < first + slack.numel() and first < start + -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 class _Bytes:

@@ -28,7 +28,7 @@ CONDITION_FACTOR = 2.0
 ELEMENT_FACTOR = 16.0
 LARGEST_FACTOR = 8.0
 TAIL_FACTOR = 8.0
-ELEMENT_ROUNDINGS = 8.0
+ELEMENT_ROUNDINGS = {torch.float16: 8.0, torch.bfloat16: 8.0, torch.float32: 64.0, torch.float64: 64.0}
 
 UNIT_ROUNDOFF = {
     torch.float64: 2.0**-53,
@@ -100,11 +100,11 @@ def distance(
     flat, wanted = actual.reshape(-1), expected.reshape(-1)
     spare = excused.reshape(-1) if excused is not None else None
     top = torch.finfo(actual.dtype).max
-    unit = UNIT_ROUNDOFF[actual.dtype]
+    rounding = ELEMENT_ROUNDINGS[actual.dtype] * UNIT_ROUNDOFF[actual.dtype]
     for start in range(0, flat.numel(), _CHUNK):
         part = slice(start, start + _CHUNK)
         pardon = spare[part] if spare is not None else None
-        total.merge(_chunk(flat[part], wanted[part], (limit, top, unit, start), pardon))
+        total.merge(_chunk(flat[part], wanted[part], (limit, top, rounding, start), pardon))
     if total.worst:
         total.worst = _with_index(total.worst, actual.shape)
     return total
@@ -113,7 +113,7 @@ def distance(
 def _chunk(
     flat: torch.Tensor, expected: torch.Tensor, facts: tuple[float, float, float, int], pardon: torch.Tensor | None
 ) -> Distance:
-    limit, top, unit, start = facts
+    limit, top, rounding, start = facts
     got, wanted = flat.double(), expected.double()
     finite_wanted = wanted.isfinite() & (wanted.abs() <= top)
     finite_got = got.isfinite()
@@ -129,7 +129,7 @@ def _chunk(
         wrong &= pardon.isfinite() | ~(finite_wanted | as_reference)
     error = torch.where(both, got - wanted, 0.0).abs_()
     value = torch.where(both, wanted, 0.0)
-    over = error - limit - ELEMENT_ROUNDINGS * unit * value.abs()
+    over = error - limit - rounding * value.abs()
     place = int(torch.where(wrong, torch.inf, over).argmax()) if flat.numel() else 0
     if not flat.numel():
         return Distance()

@@ -43,8 +43,8 @@ def workloads(problem: Problem, module: "ProblemModule", rng_seed: int) -> list[
 def neighbour(problem: Problem, module: "ProblemModule", rng_seed: int) -> Workload | None:
     """The smallest workload with every declared dimension moved a little; None where nothing can be moved.
 
-    Sizes stay below the same power of two and keep their divisibility by 16, so that kernels specialised on either need
-    no new compilation: cheap enough for every candidate.
+    Sizes stay below the same power of two and move by multiples of 16 where that is possible, so that kernels
+    specialised on either need no new compilation: cheap enough for every candidate.
     """
     rng = random.Random(rng_seed)
     arguments = dict(problem.smallest.arguments)
@@ -53,8 +53,9 @@ def neighbour(problem: Problem, module: "ProblemModule", rng_seed: int) -> Workl
         if not isinstance(size, int) or size < 2:
             continue
         top = 1 << (size - 1).bit_length()
-        near = range(max(low, top // 2 + 1, 2), min(high, top, 2 * size) + 1)
-        options = [n for n in near if n != size and (n % 16 == 0) == (size % 16 == 0)]
+        near = range(max(low, top // 2 + 1, 2), min(high, top) + 1)
+        options = [n for n in near if n != size and n % 16 == size % 16]
+        options = options or [n for n in near if n != size and (n % 16 == 0) == (size % 16 == 0)]
         arguments[name] = rng.choice(options) if options else size
     if any(arguments == w.arguments for w in problem.workloads):
         return None

@@ -26,7 +26,7 @@ def beyond(actual: torch.Tensor, expected: torch.Tensor, limit: float) -> torch.
     for start in range(0, flat.numel(), _CHUNK):
         part = slice(start, start + _CHUNK)
         got, want = flat[part].double(), wanted[part].double()
-        near = want.isfinite() & ((got - want).abs() <= limit + ELEMENT_ROUNDINGS * unit * want.abs())
+        near = want.isfinite() & ((got - want).abs() <= limit + ELEMENT_ROUNDINGS[actual.dtype] * unit * want.abs())
         wrong[part] = ~(near | (got == want) | (got.isnan() & want.isnan()))
     return wrong.reshape(actual.shape)
 

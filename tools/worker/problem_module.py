@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ...state.errors import InvalidProblem
 from ...state.problem import Problem, Target, TensorSpec, Workload
-from . import buffers, structure
+from . import buffers, draws, structure
 
 DTYPES = {"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"}
 _PRECISIONS = ("reference", "strict-fp32", "tf32", "bf16")
@@ -66,7 +66,7 @@ class ProblemModule:
     def inputs(self, arguments: dict[str, Any], device: torch.device, rng_seed: int | None = None) -> list[Any]:
         """`get_inputs(**arguments)` on a device, under a seed where one is given."""
         if rng_seed is not None:
-            torch.manual_seed(rng_seed)
+            draws.seed_all(rng_seed, device)
         try:
             with torch.device(device):
                 made = self.module.get_inputs(**arguments)

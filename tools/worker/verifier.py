@@ -19,14 +19,13 @@ _LUCK = 4.0
 
 
 class Verifier:
-    """Against the baseline's output on the same inputs; by the oracle where those disagree, on the first call, and on a
-    few that nobody can predict."""
+    """Against the baseline's output on the same inputs; by the oracle where they disagree, and on one call at random."""
 
     def __init__(self, judge: "Judge", workload: str, expected: Expectation, calls: int) -> None:
         self.judge = judge
         self.workload = workload
         self.expected = expected
-        self.audited = {0} | {draws.fresh_seed() % calls for _ in range(_AUDITS)}
+        self.audited = {draws.fresh_seed() % calls for _ in range(_AUDITS)}
 
     def verify(
         self, number: int, inputs: list[Any], delivered: list[torch.Tensor], baseline_output: list[torch.Tensor]
@@ -51,9 +50,11 @@ def close(got: torch.Tensor, own: torch.Tensor, leaf: Leaf) -> bool:
         return False
     if not got.is_floating_point() or not got.numel():
         return bool(torch.equal(got, own))
-    difference = got.float() - own.float()
-    # NaN anywhere makes both comparisons false, and the oracle looks closer.
-    rms = torch.linalg.vector_norm(difference) / difference.numel() ** 0.5
-    largest = difference.abs_().max()
-    found_rms, found_largest = torch.stack([rms, largest]).tolist()
-    return bool(found_rms <= leaf.bound_rms and found_largest <= leaf.element_limit)
+    # The difference of close values is exact or nearly so in their own type. NaN anywhere makes both comparisons false,
+    # and the oracle looks closer.
+    difference = got - own
+    square_root = torch.linalg.vector_norm(difference, dtype=torch.promote_types(got.dtype, torch.float32))
+    least, most = torch.aminmax(difference)
+    norm, low, high = torch.stack([square_root, least.to(square_root.dtype), most.to(square_root.dtype)]).tolist()
+    rms = norm / difference.numel() ** 0.5
+    return bool(rms <= leaf.bound_rms and max(high, -low) <= leaf.element_limit)

@@ -131,3 +131,36 @@ def test_hidden_workloads_stay_small():
     source = source.replace("columns=6", "columns=600")
     module = ProblemModule(Path("p.py"), source)
     assert all(w.input_bytes <= 1 << 28 for w in hidden.workloads(module.describe(), module, 7))
+
+
+NEIGHBOURLY = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x): return x
+def get_inputs(rows=4096, columns=1024, groups=4): return [torch.rand(rows, columns)]
+workloads = {"small": {"rows": 5, "columns": 33}, "odd": {"rows": 129, "columns": 1021}}
+ranges = {"rows": (1, 8192), "columns": (1, 4096)}
+"""
+
+
+def test_a_neighbour_keeps_what_kernels_are_specialised_on():
+    module = ProblemModule(Path("p.py"), NEIGHBOURLY)
+    problem = module.describe()
+    found = {hidden.neighbour(problem, module, seed).arguments["columns"] for seed in range(20)}
+    assert found == {49}  # the only size up to 64 that 16 divides with the same rest
+    near = [hidden.neighbour(problem, module, seed) for seed in range(20)]
+    assert {each.arguments["rows"] for each in near} == {6, 7, 8}
+    assert all(each.name.startswith(hidden.PREFIX) for each in near)
+    assert near[3] == hidden.neighbour(problem, module, 3)
+
+
+def test_a_problem_that_cannot_vary_has_no_neighbour():
+    module = ProblemModule(Path("p.py"), NEIGHBOURLY.replace('ranges = {"rows": (1, 8192), "columns": (1, 4096)}', ""))
+    assert hidden.neighbour(module.describe(), module, 1) is None
+
+
+def test_a_seed_fixes_what_get_inputs_draws():
+    draws.seed_all(5, CPU)
+    first = torch.rand(3)
+    draws.seed_all(5, CPU)
+    assert torch.equal(first, torch.rand(3))
