@@ -97,7 +97,10 @@ def _judge(piece: Piece, pieces: list[Piece], wanted: Wanted) -> _Found | None:
         return None
     fault = _contract_fault(model, wanted.reference)
     if not fault:
-        source, fault = _completed(source, pieces, piece)
+        try:
+            source, fault = _completed(source, pieces, piece)
+        except (SyntaxError, RecursionError) as error:  # Of the kind that only shows when names are resolved.
+            fault = _syntax_fault(error, piece)
     fresh = normalised_hash(source) not in wanted.known
     return _Found(source, fault, fresh, label, ELIDED.search(source) is None)
 
@@ -123,7 +126,10 @@ def _contract_fault(model: Model, reference: str) -> str:
 
 
 def _completed(source: str, pieces: list[Piece], own: Piece) -> tuple[str, str]:
-    """The source with pieces put before it that define what it lacks; and what it lacks even so, as a fault."""
+    """The source with pieces put before it that define what it lacks; and what it lacks even so, as a fault.
+
+    Raises SyntaxError and RecursionError.
+    """
     missing = set(undefined_names(source))
     for piece in reversed(pieces):
         if not missing:
@@ -172,7 +178,7 @@ def _first_comment(text: str) -> str:
     return first if first.startswith("#") else ""
 
 
-def _syntax_fault(error: SyntaxError | ValueError, piece: Piece) -> str:
+def _syntax_fault(error: SyntaxError | ValueError | RecursionError, piece: Piece) -> str:
     where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
     what = error.msg if isinstance(error, SyntaxError) else str(error)
     ending = "" if piece.closed else " (its block is not closed: was the answer cut?)"

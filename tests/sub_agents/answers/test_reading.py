@@ -1,5 +1,9 @@
 """Every way in which an answer can hide its kernel file, and every way in which it can hold none."""
 
+import ast
+import json
+import random
+
 import pytest
 
 from warpsmith.state.candidate import normalised_hash
@@ -168,8 +172,6 @@ def test_a_syntax_error_is_not_cut_away_with_what_follows_it():
 
 
 def test_source_in_a_json_answer_is_found():
-    import json
-
     assert source_of(json.dumps({"why": "fused", "source": kernel()})) == kernel()
     assert source_of(json.dumps({"source": fenced(kernel())})) == kernel()
     assert source_of(fenced(json.dumps({"files": [{"code": kernel()}]}), "json")) == kernel()
@@ -334,3 +336,35 @@ def test_an_answer_that_ended_by_itself_is_read():
 def test_a_hostile_answer_takes_no_time_worth_mentioning():
     text = ("```python\nclass ModelNew:\n" * 300) + "{" * 3000 + "<think>" * 1000 + "(" * 5000
     assert fault_of(text)
+
+
+def test_an_error_that_shows_only_when_names_are_resolved_is_a_syntax_error_too():
+    assert "does not parse" in fault_of(fenced(kernel("def f(x, x):\n    return x")))
+
+
+FRAGMENTS = [
+    "```python\n", "```\n", "````\n", "~~~\n", "- ```py\n", "> ```\n", "<think>\n", "</think>\n", '"""\n', "{", "}",
+    "(((", "class ModelNew:\n", "ModelNew = 3\n", "ModelNew = ModelNew\n",
+    "class A(B): pass\nclass B(A): pass\nModelNew = A\n",
+    "class ModelNew:\n    def __init__(): pass\n    def forward(): pass\n", "from __future__ import nothing\n",
+    '{"source": "class ModelNew: pass"}', "\x00", "\ufeff", "\ud800", "\u00a0", "$ pip install\n", "@@ -1 +1 @@\n",
+    "    indented\n", "return 1\n", "nonlocal x\n", "from . import x\n", "final answer:\n", "old version:\n", "\x0c",
+    kernel(), kernel("mark = 2"), REFERENCE, fenced(kernel()),
+]  # fmt: skip
+
+
+def test_any_mixture_is_read_or_has_one_fault_in_one_line():
+    rng = random.Random(1)
+    read = 0
+    for _ in range(1500):
+        text = "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(1, 9)))
+        cut = rng.randrange(len(text))
+        text = text if rng.random() < 0.7 else text[:cut] + text[cut + rng.randint(1, 30) :]
+        reading = read_code(text, WANTED)
+        assert (reading.source is None) == bool(reading.fault), text
+        assert "\n" not in reading.fault
+        if reading.source is not None:
+            read += 1
+            ast.parse(reading.source)
+            reading.source.encode()
+    assert read > 100
