@@ -19,7 +19,7 @@ _LUCK = 4.0
 
 
 class Verifier:
-    """Against the baseline's output on the same inputs; by the oracle where they disagree, and on one call at random."""
+    """Against the baseline's output on the same inputs; by the oracle where they disagree, and on a random call."""
 
     def __init__(self, judge: "Judge", workload: str, expected: Expectation, calls: int) -> None:
         self.judge = judge
