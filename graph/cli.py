@@ -1,4 +1,4 @@
-"""The command line: `warpsmith optimize | batch | evaluate | doctor`. Errors are one line on stderr and exit 2."""
+"""The command line, `warpsmith COMMAND ...`. Errors are one line on stderr and exit 2."""
 
 import functools
 import sqlite3
@@ -10,7 +10,7 @@ from typing import ParamSpec
 import typer
 
 from ..state.errors import WarpsmithError
-from .commands import batch, doctor, evaluate, optimize
+from .commands import batch, doctor, evaluate, failures, optimize
 
 P = ParamSpec("P")
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -50,6 +50,7 @@ app.command("optimize")(guarded(optimize.optimize_command))
 app.command("batch")(guarded(batch.batch_command))
 app.command("evaluate")(guarded(evaluate.evaluate_command))
 app.command("doctor")(guarded(doctor.doctor_command))
+app.command("failures")(guarded(failures.failures_command))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
