@@ -15,7 +15,7 @@ SOURCE = """
 #define DEPTH 16
 extern "C" __global__ void __launch_bounds__(256) product(
     const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c, int size) {
-    __shared__ float left[DEPTH][TILE + 4], right[DEPTH][TILE];
+    __shared__ __align__(16) float left[DEPTH][TILE + 4], right[DEPTH][TILE];
     int row = blockIdx.y * TILE, column = blockIdx.x * TILE;
     int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
     float total[4][4] = {};
