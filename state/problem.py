@@ -56,6 +56,8 @@ class Problem(Record):
     init_arguments: Any = None
     """The constructor's arguments, described as nested JSON (kinds of containers kept)."""
     precision: Precision = "reference"
+    layouts: Literal["given", "any"] = "given"
+    """`any`: a kernel must also be right on misaligned inputs and on strided views; else that only labels it."""
     target: Target | None = None
     baselines: tuple[str, ...] = ()
     """Names of hand-written baselines that the file ships."""

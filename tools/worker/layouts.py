@@ -7,8 +7,8 @@ from ...state.problem import TensorSpec
 from . import buffers
 
 Name = Literal["plain", "misaligned", "strided"]
-OTHERS: tuple[Name, ...] = ("strided", "misaligned")
-"""What a contiguous, aligned kernel may stumble over; what can crash comes last."""
+LABELS: dict[Name, str] = {"strided": "assumes_contiguous", "misaligned": "assumes_aligned"}
+"""What a candidate is called that does not answer other layouts rightly; what can crash comes last."""
 _PADDING = 3
 
 

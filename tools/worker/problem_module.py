@@ -95,6 +95,9 @@ class ProblemModule:
         precision: Any = getattr(self.module, "precision", "reference")
         if precision not in _PRECISIONS:
             raise self.fault(f"precision is {precision!r}; one of {', '.join(_PRECISIONS)}")
+        layouts: Any = getattr(self.module, "layouts", "given")
+        if layouts not in ("given", "any"):
+            raise self.fault(f"layouts is {layouts!r}; one of given, any")
         baselines = self._declared("baselines", "name -> callable")
         for name, call in baselines.items():
             if not callable(call):
@@ -107,6 +110,7 @@ class ProblemModule:
             ranges=self._ranges(),
             init_arguments=structure.flatten(self.init_arguments())[0],
             precision=precision,
+            layouts=layouts,
             target=self._target(),
             baselines=tuple(str(name) for name in baselines),
         )

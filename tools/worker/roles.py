@@ -21,6 +21,9 @@ def preload() -> None:
     _optional("torch._subclasses.fake_tensor")
     _optional("torch.utils._python_dispatch")
     _optional("triton.language.extra.libdevice")
+    # Triton imports these when it first looks at an argument.
+    _optional("triton.tools.tensor_descriptor")
+    _optional("triton.experimental.gluon.nvidia.hopper")
     _optional("torch.export")
     _optional("torch._dynamo")
     # All of them: a boxed worker may not see the folder that they lie in.
@@ -43,7 +46,10 @@ def _load_triton_driver() -> None:
         from triton.backends.nvidia.compiler import CUDABackend
         from triton.backends.nvidia.driver import CudaUtils
 
-        CudaUtils()
+        made = CudaUtils()
+        if getattr(CudaUtils, "instance", None) is made:
+            # One object for all, but its constructor would look for the compiled glue in every fork's own empty cache.
+            CudaUtils.__init__ = lambda _self: None
         for arch in (80, 89, 90, 100):
             # Asks ptxas for its version, a tenth of a second in every fork otherwise.
             CUDABackend(GPUTarget("cuda", arch, 32)).hash()

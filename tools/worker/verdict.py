@@ -94,24 +94,25 @@ def _examine(judge: "Judge", trial: Trial, tier: str, checks: list[Check], stage
 
 
 def _other_layouts(judge: "Judge", trial: Trial) -> tuple[str, ...]:
-    """Inputs off every alignment and as views of larger tensors. A label for each that the candidate refuses.
+    """Inputs off every alignment and as views of larger tensors: a label for each that the candidate does not answer
+    rightly, and a failure where the problem says that its inputs may lie anyhow.
 
-    A kernel may refuse, and even crash: a caller notices. One that answers wrongly is wrong. Comes last: after a crash
-    nothing more can be asked.
+    Comes last: after a crash nothing more can be asked.
     """
     labels: list[str] = []
-    workload = judge.problem.smallest
-    for layout in layouts.OTHERS:
+    workload, strict = judge.problem.smallest, judge.problem.layouts == "any"
+    for layout, label in layouts.LABELS.items():
         try:
             check = trial.check(workload, "normal", layout)
+            wrong = None if check.passed else (Status.INCORRECT_NUMERICAL, check.worst, check)
         except CandidateFailed as failure:
-            if failure.status not in (Status.RUNTIME_ERROR, Status.TIMEOUT, Status.COMPILE_ERROR, Status.RESOURCE):
-                raise
-            labels.append(f"refuses_{layout}")
+            wrong = failure.status, failure.message, failure.check
+        if wrong and strict:
+            status, text, found = wrong
+            raise CandidateFailed(status, f"on {layout} inputs of {workload.name}: {text}", found)
+        labels += [label] if wrong else []
+        if trial.session.crashed:
             break
-        if not check.passed:
-            text = f"wrong on {layout} inputs of {workload.name}: {check.worst}"
-            raise CandidateFailed(Status.INCORRECT_NUMERICAL, text, check)
     return tuple(labels)
 
 
