@@ -104,12 +104,11 @@ def _other_layouts(judge: "Judge", trial: Trial) -> tuple[str, ...]:
     for layout, label in layouts.LABELS.items():
         try:
             check = trial.check(workload, "normal", layout)
-            wrong = None if check.passed else (Status.INCORRECT_NUMERICAL, check.worst, check)
+            wrong = None if check.passed else CandidateFailed(Status.INCORRECT_NUMERICAL, check.worst, check)
         except CandidateFailed as failure:
-            wrong = failure.status, failure.message, failure.check
+            wrong = failure
         if wrong and strict:
-            status, text, found = wrong
-            raise CandidateFailed(status, f"on {layout} inputs of {workload.name}: {text}", found)
+            raise CandidateFailed(wrong.status, f"on {layout} inputs of {workload.name}: {wrong.message}", wrong.check)
         labels += [label] if wrong else []
         if trial.session.crashed:
             break
