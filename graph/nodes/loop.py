@@ -190,6 +190,9 @@ def record(state: State, runtime: Runtime[Context]) -> Update:
     reason = stop_reason(replace(progress, nothing_proposed=phase_over))
     if best is not None and after.rounds_without_gain == 0:
         tell(services, runtime, "best", candidate=best.id, language=best.language, rank=best.rank, ms=best.ms)
+    if tokens:
+        spent = round_spending(tokens, state.round, state.best_rank, after.best_rank)
+        tell(services, runtime, "models_spent", **spent.model_dump())
     update: Update = {
         "tried": after.tried,
         "pool": after.pool,
