@@ -287,6 +287,8 @@ def open_harness_for(context: Context) -> Harness:
             gpu=context.gpu,
             baseline_file=Path(context.baselines) if context.baselines else None,
             require_gpu=context.require_gpu,
+            # The winner's last verdict gathers all of it; on every finalist it would cost as much as the search.
+            evidence_tiers=("record",),
         )
     )
 
