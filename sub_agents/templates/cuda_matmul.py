@@ -22,9 +22,9 @@ from .cuda_matmul_source import (
     vector_line,
 )
 from .cuda_types import BYTES, STORAGE
-from .matmul_program import extent, fold, operand_dtype, product_ms, symbols, worthwhile
-from .triton_matmul import best_tile
+from .matmul_program import Pace, extent, fold, operand_dtype, product_ms, symbols, worthwhile
 from .triton_matmul_operands import vectors_possible
+from .triton_matmul_settings import best_tile
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
 
@@ -94,7 +94,7 @@ class CudaMatmul:
         folded = fold(program)
         rate = 45e12 if operand_dtype(folded) == "float32" else 280e12
         rate *= 1.0 if vectors_possible(folded, hints) else 0.4
-        return product_ms(folded, setting, hints, device, rate)
+        return product_ms(folded, setting, hints, device, Pace(rate_flops=rate))
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """One kernel, or two where k is split."""

@@ -14,9 +14,9 @@ from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, rendered
 from .cuda_types import BYTES, STORAGE
-from .matmul_program import epilogue_share, extent, fold, operand_dtype, product_ms, symbols, worthwhile
-from .triton_matmul import best_tile
+from .matmul_program import Pace, epilogue_share, extent, fold, operand_dtype, product_ms, symbols, worthwhile
 from .triton_matmul_operands import describable
+from .triton_matmul_settings import best_tile
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
 TILE_K = 64
@@ -103,7 +103,7 @@ class CudaMatmulHopper:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         rate = 180e12 if _planes(folded) == 2 else 330e12
-        return product_ms(folded, setting, hints, device, rate, split=_packed(folded))
+        return product_ms(folded, setting, hints, device, Pace(rate_flops=rate, split=_packed(folded)))
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """The product, with splitting kernels before it and a summing one after it where they are needed."""

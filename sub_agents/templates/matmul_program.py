@@ -9,6 +9,7 @@ from ...state.device import DeviceSheet
 from ...state.program import Load, MatmulProgram, Operand, Store
 from ...state.sizes import Size, factors, product, value
 from ..slots import Setting
+from .triton_instructions import reached
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Operand types that tensor cores take, or that templates emulate on them."""
@@ -197,19 +198,21 @@ def worthwhile(sizes: Extent, setting: Setting, device: DeviceSheet) -> bool:
     return tile_k * int(setting["num_stages"]) >= min(64, sizes.k) and tile_k < 2 * sizes.k
 
 
-def product_ms(
-    program: MatmulProgram,
-    setting: Setting,
-    hints: Mapping[str, int],
-    device: DeviceSheet,
-    rate_flops: float,
-    *,
-    split: bool = False,
-) -> float:
-    """Rough time of a tiled product: whole waves of tiles at a rate reached by large ones, epilogue, bytes, launches.
+class Pace(Record):
+    """What bounds a kernel besides its tiles."""
 
-    `rate_flops` is in FLOP/s of the product asked for, on a whole device. `split` adds a pass over the operands.
-    """
+    rate_flops: float
+    """FLOP/s of the product asked for that large tiles reach on a whole device."""
+    split: bool = False
+    """Whether a pass over the operands comes first."""
+    flight_bytes: float | None = None
+    """What a multiprocessor has under way, where that is not enough as a matter of course."""
+
+
+def product_ms(
+    program: MatmulProgram, setting: Setting, hints: Mapping[str, int], device: DeviceSheet, pace: Pace
+) -> float:
+    """Rough time: whole waves of tiles at a rate reached by large ones, epilogue, bytes, launches."""
     sizes, width = extent(program, hints), products(program)
     tile_m, tile_n, splits = int(setting["tile_m"]), int(setting["tile_n"]), int(setting["split_k"])
     count = sizes.batch * -(-sizes.m // tile_m) * -(-sizes.n // tile_n) * splits
@@ -217,7 +220,7 @@ def product_ms(
     # A small tile reads more for each product: 128 x 256 is where the rate was taken.
     tile_share: float = min(1.0, (tile_m * width * tile_n / (tile_m + width * tile_n) / 85) ** 0.5)
     tile_flops = 2 * width * tile_m * tile_n * -(-sizes.k // splits)
-    product_s = waves * tile_flops * device.sm_count / (rate_flops * tile_share)
+    product_s = waves * tile_flops * device.sm_count / (pace.rate_flops * tile_share)
     epilogue_s = waves * tile_m * tile_n * epilogue_steps(program) / 128 / 1.75e9
     # Only another program on the same multiprocessor multiplies under this one's epilogue.
     alone = width * tile_m * tile_n > 128 * 128
@@ -225,8 +228,10 @@ def product_ms(
     operand_bytes = sizes.batch * (sizes.m + width * sizes.n) * sizes.k * BYTES[program.a.dtype]
     parts_bytes = sizes.batch * sizes.m * sizes.n * 8 * splits * (splits > 1)
     moved_bytes = operand_bytes + epilogue_bytes_moved(program, hints) + parts_bytes
-    rewritten_s = 2 * operand_bytes / device.copy_bytes_per_s if split else 0.0
-    launches = 1 + (splits > 1) + 2 * split
+    rewritten_s = 2 * operand_bytes / device.copy_bytes_per_s if pace.split else 0.0
+    launches = 1 + (splits > 1) + 2 * pace.split
     # Tiles stream less evenly than a kernel made for copying.
     moved_s = moved_bytes / (0.85 * device.copy_bytes_per_s)
+    if pace.flight_bytes is not None:
+        moved_s /= reached(pace.flight_bytes)
     return 1e3 * (max(compute_s, moved_s) + rewritten_s) + 0.003 * launches

@@ -8,19 +8,7 @@ from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import (
-    BYTES,
-    Extent,
-    epilogue_share,
-    extent,
-    factor_dtype,
-    fold,
-    large,
-    product_ms,
-    products,
-    reads,
-    worthwhile,
-)
+from .matmul_program import Pace, factor_dtype, fold, large, product_ms, products, reads, worthwhile
 from .triton_matmul_operands import (
     alignments,
     descriptor_lines,
@@ -28,6 +16,17 @@ from .triton_matmul_operands import (
     factors,
     operand_side,
     vectors_possible,
+)
+from .triton_matmul_settings import (
+    default_setting,
+    epilogue_bytes,
+    epilogue_slot,
+    flight_bytes,
+    residents,
+    shared_bytes,
+    whole_loads,
+    wide_extent,
+    widened,
 )
 from .triton_matmul_source import (
     Pieces,
@@ -50,6 +49,8 @@ else:
     def device_dot_{kind}(a, b, acc):
         return tl.dot(a, b, acc{precision})
 """
+
+
 INTERPRETED_DOT = {
     "bfloat16": _DOT.format(kind="bfloat16", what="bfloat16", precision=""),
     "bf16x6": _DOT.format(kind="bf16x6", what="in this precision", precision=', input_precision="bf16x6"'),
@@ -74,7 +75,15 @@ class TritonMatmul:
         sizes = wide_extent(folded, hints)
         default = default_setting(folded, hints, device)
         # Halves in 64 of k fill a row of shared memory, which is where tensor cores read fastest.
-        tile_k = (32, 64) if default["tile_k"] == 32 else (64, 128) if large(sizes, device) else (32, 64, 128)
+        tile_k = (
+            (16, 32, 64)
+            if sizes.k <= 32
+            else (32, 64)
+            if default["tile_k"] == 32
+            else (64, 128)
+            if large(sizes, device)
+            else (32, 64, 128)
+        )
         groups = (4, 8, 16) if large(sizes, device) else (1, 4, 8, 16)
         tiles = (32, 64, 128, 256)
         tiles_m, tiles_n = (
@@ -97,6 +106,12 @@ class TritonMatmul:
             Slot(name="persistent", role="configuration", choices=(False, True), default=False),
             epilogue_slot(folded, products(folded) * int(default["tile_m"]) * int(default["tile_n"])),
         ]
+        if whole_loads(folded):
+            about = "whether tiles that the epilogue reads are asked for before the product"
+            early = default.get("epilogue_loads", "late")
+            made.append(
+                Slot(name="epilogue_loads", role="memory", choices=("late", "early"), default=early, about=about)
+            )
         if descriptors_possible(folded, hints):
             about = "TMA tensor descriptors instead of pointers"
             load = Slot(
@@ -128,6 +143,8 @@ class TritonMatmul:
         # The accumulator in registers: 128 a thread is what ptxas holds without spilling; splitting fp32 takes more.
         if tile_m * tile_n > (64 if dtype == "float32" else 128) * 32 * warps or tile_m * tile_n < 256 * warps:
             return False
+        if setting.get("epilogue_loads") == "early" and (splits > 1 or int(setting["epilogue_parts"]) > 1):
+            return False
         if shared_bytes(setting, dtype) + epilogue_bytes(folded, setting) > device.shared_bytes_per_block:
             return False
         sizes = wide_extent(folded, hints)
@@ -152,7 +169,9 @@ class TritonMatmul:
         folded = fold(program)
         rates = {"tf32x3": 95e12, "bf16x6": 80e12, "ieee": 30e12}
         half = 740e12 if setting.get("loads") == "descriptor" else 640e12 if vectors_possible(folded, hints) else 150e12
-        return product_ms(folded, setting, hints, device, rates.get(str(setting.get("precision")), half))
+        rate = rates.get(str(setting.get("precision")), half)
+        pace = Pace(rate_flops=rate, flight_bytes=flight_bytes(folded, setting, hints))
+        return product_ms(folded, setting, hints, device, pace)
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """One kernel, or two where k is split."""
@@ -180,127 +199,6 @@ class TritonMatmul:
             reads=reads(folded),
             symbols=parts.symbols,
         )
-
-
-def best_tile(
-    program: MatmulProgram, sizes: Extent, device: DeviceSheet, *, wide: bool, tile_k: int
-) -> tuple[int, int, int]:
-    """Tile sizes and split of k with the best estimated throughput."""
-    # (tile_m, tile_n, share of peak that a full grid of such tiles reaches)
-    tiles = [(128, 128, 0.85), (64, 128, 0.7), (128, 64, 0.7), (64, 64, 0.55), (32, 64, 0.3), (64, 32, 0.3)]
-    tiles += [(16, 128, 0.25), (128, 16, 0.25), (16, 64, 0.2), (64, 16, 0.2)]
-    if wide:
-        tiles = [(128, 256, 1.0), (256, 128, 0.98), *tiles]
-
-    def rate(choice: tuple[int, int, int, float]) -> float:
-        tile_m, tile_n, split_k, share = choice
-        across_m, across_n = -(-sizes.m // tile_m), -(-sizes.n // tile_n)
-        used = sizes.m / (across_m * tile_m) * sizes.n / (across_n * tile_n)
-        count = sizes.batch * across_m * across_n * split_k
-        # Whole waves of one tile a multiprocessor, and for each split the parts' way through memory.
-        filled = count / (-(-count // device.sm_count) * device.sm_count)
-        return share * used * filled * (1 - 0.04 * split_k.bit_length() if split_k > 1 else 1.0)
-
-    splits = [s for s in (1, 2, 4, 8, 16, 32) if s == 1 or s * 8 * tile_k <= sizes.k]
-    choices = [(m, n, split, share) for m, n, share in tiles for split in splits]
-    return max(choices, key=rate)[:3]
-
-
-def default_setting(program: MatmulProgram, hints: dict[str, int], device: DeviceSheet) -> Setting:
-    """The best tile with a pipeline that fits it; k split where even small tiles leave multiprocessors idle."""
-    sizes = wide_extent(program, hints)
-    half = factor_dtype(program) != "float32"
-    tile_k = 64 if half else 32
-    if program.also is None and min(sizes.m, sizes.n) <= MOST_SKINNY < max(sizes.m, sizes.n) and half:
-        return skinny_setting(sizes, device) | {"loads": _loads(program, hints, device)}
-    # Where the epilogue is a good part of the work, two programs on a multiprocessor hide it behind each other's
-    # products: that takes tiles half as large.
-    wide = half and vectors_possible(program, hints) and epilogue_share(program, sizes) < 0.2
-    tile_m, tile_n, split_k = best_tile(program, sizes, device, wide=wide, tile_k=tile_k)
-    if program.also is not None:
-        # Each sum is as wide as half a tile: 128 x 64 twice where one product would have 128 x 128.
-        tile_m, tile_n, split_k = (tile_m, tile_n, 1) if tile_n >= 64 else (max(64, tile_m), 64, 1)
-    big = tile_m * tile_n >= 128 * 128
-    stages = 3 if big else 4
-    return {
-        "tile_m": tile_m,
-        "tile_n": tile_n // products(program),
-        "tile_k": tile_k,
-        "num_warps": 8 if big else 4,
-        "num_stages": max(2, min(stages, -(-sizes.k // (tile_k * split_k)))),
-        "split_k": split_k,
-        "loads": _loads(program, hints, device),
-    }
-
-
-def widened(program: MatmulProgram, setting: Setting) -> Setting:
-    """A setting as for one product with the sums and right factors of all."""
-    return {**setting, "tile_n": int(setting["tile_n"]) * products(program)}
-
-
-def wide_extent(program: MatmulProgram, hints: dict[str, int]) -> Extent:
-    """Sizes as for one product with the columns of all."""
-    sizes = extent(program, hints)
-    return sizes.model_copy(update={"n": sizes.n * products(program)})
-
-
-MOST_SKINNY = 16
-
-
-def skinny_setting(sizes: Extent, device: DeviceSheet) -> Setting:
-    """For a product bound by reading one operand: all programs run at once, each with many loads under way."""
-    short, long = sorted((sizes.m, sizes.n))
-    tile = 64 if sizes.batch * long >= 64 * 2 * device.sm_count else 32
-    count = sizes.batch * -(-long // tile) * -(-short // 16)
-    split = 1
-    while split < 32 and 2 * split * count <= 4 * device.sm_count and sizes.k >= 2 * split * 4 * 64:
-        split *= 2
-    tile_m, tile_n = (16, tile) if sizes.m <= sizes.n else (tile, 16)
-    return {
-        "tile_m": tile_m,
-        "tile_n": tile_n,
-        "tile_k": 64,
-        "num_warps": 4 if tile == 64 else 2,
-        "num_stages": max(2, min(5, -(-sizes.k // (64 * split)))),
-        "split_k": split,
-    }
-
-
-def _loads(program: MatmulProgram, hints: dict[str, int], device: DeviceSheet) -> str:
-    half = factor_dtype(program) != "float32"
-    return "descriptor" if half and device.arch >= "sm_90" and descriptors_possible(program, hints) else "pointer"
-
-
-def epilogue_slot(program: MatmulProgram, tile_elements: int) -> Slot:
-    """Halves by default where a large tile meets tensors as large: their registers come on top of the accumulator."""
-    loads_tiles = any(load.strides[-2] != 0 and load.strides[-1] != 0 for load in program.loads)
-    default = 2 if tile_elements > 128 * 128 and (loads_tiles or len(program.body) > 4) else 1
-    return Slot(
-        name="epilogue_parts", role="compute", choices=(1, 2), default=default, about="pieces of a tile stored in turn"
-    )
-
-
-def shared_bytes(setting: Setting, dtype: str) -> int:
-    """Shared memory of the operand pipeline, and for fp32 of the split parts."""
-    tile_m, tile_n, tile_k = (int(setting[f"tile_{axis}"]) for axis in "mnk")
-    stages = int(setting["num_stages"])
-    pipeline = (tile_m + tile_n) * tile_k * BYTES[dtype] * stages
-    return pipeline + (2 * tile_n * tile_k * 4 if dtype == "float32" else 0)
-
-
-def epilogue_bytes(program: MatmulProgram, setting: Setting) -> int:
-    """Shared memory that a persistent kernel keeps beside its pipeline to bring the result into rows."""
-    if not setting["persistent"]:
-        return 0
-    widest = max(4 if store.dtype in ("float32", "int32") else BYTES.get(store.dtype, 1) for store in program.stores)
-    return int(setting["tile_m"]) * int(setting["tile_n"]) * widest // int(setting["epilogue_parts"])
-
-
-def residents(shared_bytes: int, setting: Setting) -> int:
-    """Programs that a multiprocessor of an H100 or H200 holds at once, for the grid of a persistent kernel."""
-    threads = 32 * int(setting["num_warps"])
-    registers = int(setting["tile_m"]) * int(setting["tile_n"]) // threads + 50
-    return max(1, min(4, 227 * 1024 // max(shared_bytes, 1), 65536 // (threads * registers)))
 
 
 def tiled_context(
@@ -342,7 +240,10 @@ def tiled_context(
         "precision": "" if kind in INTERPRETED_DOT or not fp32 else f', input_precision="{kind}"',
         "batch_lines": parts.batch_lines,
         "batch_count": parts.batch_count,
-        "epilogue_lines": parts.epilogue_lines,
+        "early_lines": parts.load_lines if setting.get("epilogue_loads") == "early" else (),
+        "epilogue_lines": parts.epilogue_lines[len(parts.load_lines) :]
+        if setting.get("epilogue_loads") == "early"
+        else parts.epilogue_lines,
         "output_lines": parts.output_lines,
         "host_lines": host_lines,
         "returned": parts.returned,

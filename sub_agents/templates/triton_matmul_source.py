@@ -49,6 +49,8 @@ class Pieces(Record):
     batch_lines: tuple[str, ...]
     batch_count: str
     epilogue_lines: tuple[str, ...]
+    load_lines: tuple[str, ...]
+    """The first of the epilogue's lines."""
     epilogue_pointers: tuple[str, ...]
     prelude: tuple[str, ...]
     """Device functions that the epilogue calls."""
@@ -77,6 +79,7 @@ def pieces(program: MatmulProgram, values: Values) -> Pieces:
         batch_lines=batch_lines(program),
         batch_count=written_out(product(program.batch)),
         epilogue_lines=lines,
+        load_lines=lines[: len(program.loads)],
         epilogue_pointers=tuple(pointer_of[value] for value in epilogue_values),
         prelude=tuple(printer.prelude()),
         imports=("import torch", *printer.imports()),

@@ -16,9 +16,10 @@ from ...state.program import LoopProgram, MatmulProgram, Operand
 from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import extent, fold, large, operand_dtype, product_ms, reads, worthwhile
-from .triton_matmul import INTERPRETED_DOT, best_tile, epilogue_bytes, epilogue_slot, residents
+from .matmul_program import Pace, extent, fold, large, operand_dtype, product_ms, reads, worthwhile
+from .triton_matmul import INTERPRETED_DOT
 from .triton_matmul_operands import descriptors_possible
+from .triton_matmul_settings import best_tile, epilogue_bytes, epilogue_slot, residents
 from .triton_matmul_source import Pieces, Values, batch_indices, batch_lines, pieces, plus, rendered, terms, written_out
 
 PLANES = {"fp16x3": ("high", "low"), "bf16x6": ("high", "middle", "low"), "packed": ("high",)}
@@ -110,7 +111,7 @@ class TritonSplitMatmul:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         rate = {"fp16x3": 225e12, "bf16x6": 110e12, "packed": 740e12}[scheme_of(folded, setting)]
-        return product_ms(folded, setting, hints, device, rate, split=True)
+        return product_ms(folded, setting, hints, device, Pace(rate_flops=rate, split=True))
 
     def render(self, program: LoopProgram | MatmulProgram, setting: Setting, values: Values) -> KernelSource:
         """Two splitting kernels and the product, with a last one where k is split."""
@@ -168,6 +169,7 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         "products": PRODUCTS[scheme],
         "a": _side(program, "a"),
         "c": None,
+        "early_lines": (),
         "b": _side(program, "b"),
         "dot": "device_dot_bfloat16" if interpreted else "tl.dot",
         "prelude": (*parts.prelude, *interpreted),
