@@ -1,12 +1,15 @@
 """Hard limits on tokens and money: what an answer may cost at most is set aside before it is asked for."""
 
 import math
+import re
 import threading
 from dataclasses import dataclass
 
 from .protocol import BudgetSpent
 from .settings import Price
 
+PIECES = re.compile(r"[A-Za-z]+|\s+|[^\sA-Za-z]")
+LETTERS_PER_TOKEN = 3
 LEAST_OUTPUT_TOKENS = 1024
 """An answer that is allowed fewer than this, and fewer than was asked for, is not worth its prompt."""
 
@@ -95,27 +98,46 @@ class Ledger:
         return f"{' and '.join(spent)} spent: another request may take {least} tokens; raise the budget to go on"
 
 
-class TokenEstimate:
-    """An upper bound of a prompt's tokens from its bytes: one a byte until real counts are known, then a fifth above.
+def most_tokens(text: str) -> int:
+    """More tokens than byte-pair tokenisers make of code and prose: one for every three letters of a word, every digit,
+    mark, line end and indentation, and every byte beyond ASCII.
 
-    Byte-level tokenisers make no more tokens than bytes. Nothing is learnt from short prompts: the template
-    around them outweighs them.
+    On source files of this project that is 0.45 tokens a byte, where a small vocabulary that splits digits takes 0.3.
+    """
+    count = 0
+    for piece in PIECES.finditer(text):
+        found = piece.group()
+        if found[0].isspace():
+            count += found.count("\n") + (found[-1] != "\n" and len(found) > 1)
+        elif found[0].isascii():
+            count += -(-len(found) // LETTERS_PER_TOKEN)
+        else:
+            count += len(found.encode(errors="replace"))
+    return count
+
+
+class TokenEstimate:
+    """An upper bound of a prompt's tokens: our own count until real ones are known, then a fifth above these.
+
+    Nothing is learnt from short prompts: the template around them outweighs them.
     """
 
     MARGIN = 1.2
-    LEAST_BYTES = 1000
+    LEAST_COUNTED = 500
     TOKENS_A_MESSAGE, TOKENS_A_REQUEST = 16, 64
 
     def __init__(self) -> None:
-        self._most_per_byte: float | None = None
+        self._most: float | None = None
+        """Real tokens for one of our own count."""
         self._lock = threading.Lock()
 
-    def tokens(self, prompt_bytes: int, messages: int) -> int:
-        ratio = min(1.0, self._most_per_byte * self.MARGIN) if self._most_per_byte is not None else 1.0
-        return math.ceil(prompt_bytes * ratio) + self.TOKENS_A_MESSAGE * messages + self.TOKENS_A_REQUEST
+    def tokens(self, counted: int, messages: int) -> int:
+        """At most so many tokens, for a prompt of which `most_tokens` counts so many."""
+        share = min(1.0, self._most * self.MARGIN) if self._most is not None else 1.0
+        return math.ceil(counted * share) + self.TOKENS_A_MESSAGE * messages + self.TOKENS_A_REQUEST
 
-    def learn(self, prompt_bytes: int, tokens: int) -> None:
+    def learn(self, counted: int, tokens: int) -> None:
         """Takes in what an endpoint counted."""
-        if prompt_bytes >= self.LEAST_BYTES:
+        if counted >= self.LEAST_COUNTED:
             with self._lock:
-                self._most_per_byte = max(self._most_per_byte or 0.0, tokens / prompt_bytes)
+                self._most = max(self._most or 0.0, tokens / counted)

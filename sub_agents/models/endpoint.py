@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as OutOfTime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from .budget import Hold, Ledger, TokenEstimate
+from .budget import Hold, Ledger, TokenEstimate, most_tokens
 from .failures import Failure, of_exception, pause_seconds
 from .protocol import EndpointFault, Message, QuotaExhausted, Usage
 from .settings import ModelSettings
@@ -29,7 +29,8 @@ class Request(NamedTuple):
     """What is sent, in the protocol's words. `tools` and `response_format` are as it writes them."""
 
     messages: tuple[Message, ...]
-    prompt_bytes: int
+    prompt_count: int
+    """Tokens of the prompt, counted from above."""
     output_tokens: int
     temperature: float
     response_format: dict[str, Any] | None = None
@@ -139,7 +140,7 @@ class Endpoint:
 
     def _try_once(self, request: Request, spending: Spending) -> Reply:
         """One request within the budget. What a lost answer may have cost is booked in full."""
-        prompt = self.estimate.tokens(request.prompt_bytes, len(request.messages))
+        prompt = self.estimate.tokens(request.prompt_count, len(request.messages))
         held = self.ledger.hold(prompt, request.output_tokens, self.price)
         started = time.monotonic()
         try:
@@ -159,11 +160,11 @@ class Endpoint:
         prompt, completion = reply.prompt_tokens, reply.completion_tokens
         self.counts_tokens = prompt is not None and completion is not None
         if prompt is not None:
-            self.estimate.learn(request.prompt_bytes, prompt)
+            self.estimate.learn(request.prompt_count, prompt)
         if completion is not None and completion > held.output_tokens * OVER_LIMIT:
             self.tell("model_over_limit", model=self.model, asked=held.output_tokens, given=completion)
             self._adapt(self.limit_name)
-        said = sum(len(text.encode(errors="replace")) for text in (reply.text, reply.refusal, str(reply.calls)))
+        said = sum(map(most_tokens, (reply.text, reply.refusal, str(reply.calls))))
         guessed = min(held.output_tokens, self.estimate.tokens(said, 0))
         tokens = (held.prompt_tokens if prompt is None else prompt, guessed if completion is None else completion)
         self._settle(held, spending, tokens, seconds, not self.counts_tokens)

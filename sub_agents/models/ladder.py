@@ -16,7 +16,7 @@ from ..answers.json_text import fitting, read_object
 from ..answers.thinking import without_thinking
 from .endpoint import Endpoint, Refused, Request, Spending
 from .protocol import Answer, Ask, EndpointFault, Finish, Message, ModelError, Rung
-from .wire import RawCall, Reply, checked_calls, prompt_bytes, tool_form
+from .wire import RawCall, Reply, checked_calls, prompt_count, tool_form
 
 RUNGS: tuple[Rung, ...] = ("json_schema", "tool_call", "json_mode", "text")
 ANSWER_TOOL = "give_answer"
@@ -115,7 +115,7 @@ class LadderModel:
                 form = {"type": "json_object"} if rung == "json_mode" else None
         return Request(
             messages=messages,
-            prompt_bytes=prompt_bytes(ask),
+            prompt_count=prompt_count(ask),
             output_tokens=ask.max_output_tokens,
             temperature=ask.temperature,
             response_format=form,

@@ -10,7 +10,7 @@ from .ladder import LadderModel
 from .protocol import Answer, Ask, Usage
 from .settings import ModelSettings
 from .store import AnswerStore, RecordedModel
-from .wire import prompt_bytes
+from .wire import prompt_count
 
 ANSWERS_FILE = "answers.jsonl"
 
@@ -44,7 +44,7 @@ class Team:
     def bound(self, ask: Ask) -> tuple[Usage, str]:
         """What one request for an ask may take at most, and the model that it goes to."""
         endpoint = self._models[self.settings.model_for(ask.role)].endpoint
-        prompt = endpoint.estimate.tokens(prompt_bytes(ask), len(ask.messages))
+        prompt = endpoint.estimate.tokens(prompt_count(ask), len(ask.messages))
         cost = endpoint.price.cost(prompt, ask.max_output_tokens) if endpoint.price else None
         most = Usage(prompt_tokens=prompt, completion_tokens=ask.max_output_tokens, cost=cost, estimated=True)
         return most, endpoint.model

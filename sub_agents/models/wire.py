@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel
 
 from ..answers.characters import cleaned
+from .budget import most_tokens
 from .protocol import Ask, Message, ToolCall, ToolSpec
 
 if TYPE_CHECKING:
@@ -122,11 +123,11 @@ def _checked(id: str, call: RawCall, specs: dict[str, ToolSpec]) -> ToolCall:
     return ToolCall(id=id, name=call.name, arguments=arguments or {}, fault=fault)
 
 
-def prompt_bytes(ask: Ask) -> int:
-    """UTF-8 size of everything that an ask sends."""
-    size = sum(len(message.text.encode(errors="replace")) for message in ask.messages)
-    size += sum(len(str(call.arguments)) for message in ask.messages for call in message.tool_calls)
-    size += sum(len(str(tool_form(tool.name, tool.about, tool.arguments))) for tool in ask.tools)
+def prompt_count(ask: Ask) -> int:
+    """Tokens of everything that an ask sends, counted from above by `most_tokens`."""
+    texts = [message.text for message in ask.messages]
+    texts += [json.dumps(call.arguments) for message in ask.messages for call in message.tool_calls]
+    texts += [json.dumps(tool_form(tool.name, tool.about, tool.arguments)) for tool in ask.tools]
     if ask.answer_schema is not None:
-        size += 2 * len(str(ask.answer_schema.model_json_schema())) + 500  # Form and instruction around it.
-    return size
+        texts.append(json.dumps(tool_form("", "x" * 500, ask.answer_schema)))  # With the instruction around it.
+    return sum(map(most_tokens, texts))

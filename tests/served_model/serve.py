@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-MOST_TOKENS, MOST_SECONDS = 160, 45.0
+MOST_TOKENS, MOST_SECONDS = 300, 60.0
 
 
 class Served:

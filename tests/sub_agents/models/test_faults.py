@@ -227,12 +227,12 @@ def test_lone_surrogates_in_content_and_prompt_do_no_harm(desk, ask):
     ],
 )
 def test_usage_that_the_server_does_not_give_is_estimated_from_above(usage, desk, ask):
-    body = completion({"role": "assistant", "content": "y" * 100}, "stop", None)
+    body = completion({"role": "assistant", "content": "y," * 50}, "stop", None)
     if usage is not None:
         body["usage"] = usage
     with ScriptedServer([Step(body=body)]) as server:
         made = desk(server)
-        answer = made.team.ask(ask("x" * 400))
+        answer = made.team.ask(ask("x, " * 200))
     assert answer.usage.estimated
     assert answer.usage.prompt_tokens >= 400
     assert answer.usage.completion_tokens >= 100
