@@ -189,9 +189,8 @@ def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
     names = [name.strip() for name in options.strategies.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*STRATEGIES, *OPPONENTS)]
     if unknown or Context().strategy not in names:
-        raise InvalidInput(
-            f"--strategies: {unknown or names}: name {Context().strategy} and any of {', '.join((*STRATEGIES, *OPPONENTS))}"
-        )
+        known = ", ".join((*STRATEGIES, *OPPONENTS))
+        raise InvalidInput(f"--strategies: {unknown or names}: name {Context().strategy} and any of {known}")
     if "tpe" in names and find_spec("optuna") is None:
         raise InvalidInput("optuna is not installed: pip install optuna, or leave tpe out with --strategies")
     with ProcessPoolExecutor(options.jobs) as pool:
