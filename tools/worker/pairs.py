@@ -13,6 +13,7 @@ from . import structure
 from .bench import Bench, Flush, Lead, OwnCalls
 from .expectation import Expectation, check_layout, clone_nested
 from .session import CandidateFailed, Session
+from .stages import Stages
 from .trial import delivered_leaves, hold_inputs
 
 _FIRST_LOOK = 10
@@ -60,6 +61,7 @@ class Duel:
     verify: Callable[[int, list[Any], list[torch.Tensor], list[torch.Tensor]], None]
     """Given pair, inputs, delivered outputs and the baseline's: raises CandidateFailed if they disagree."""
     flush: Flush
+    stages: Stages
 
 
 def call_candidate(duel: Duel, plan: Plan, lead_ms: float) -> tuple[dict[str, Any], float]:
@@ -103,16 +105,19 @@ def _one_pair(duel: Duel, plan: Plan, found: Pairs, number: int) -> None:
     """One sample of both sides, on inputs that no earlier call saw; taken anew where something disturbed it."""
     candidate_first = number % 2 == 1
     for retry in range(_RETRIES):
-        inputs = duel.draw(number + retry * _RETRY_STRIDE)
+        with duel.stages("time: fresh inputs"):
+            inputs = duel.draw(number + retry * _RETRY_STRIDE)
         if not candidate_first:
             baseline_ms, baseline_output = _time_baseline(duel, inputs)
         reply, wall_ms = _time_candidate(duel, plan, inputs, found)
         delivered = delivered_leaves(duel.bench, duel.expected)
-        hold_inputs(duel.bench, inputs, duel.expected)
+        with duel.stages("time: inputs held"):
+            hold_inputs(duel.bench, inputs, duel.expected)
         if candidate_first:
             # The delivered outputs stay in the judge's buffer while the baseline runs: nobody else writes it now.
             baseline_ms, baseline_output = _time_baseline(duel, inputs)
-        duel.verify(number, inputs, delivered, baseline_output)
+        with duel.stages("time: outputs checked"):
+            duel.verify(number, inputs, delivered, baseline_output)
         disturbed = (found.lead.exposed, duel.own.lead.exposed, reply.get("late"), duel.own.late)
         if not any(disturbed):
             break
@@ -123,10 +128,12 @@ def _one_pair(duel: Duel, plan: Plan, found: Pairs, number: int) -> None:
 
 
 def _time_candidate(duel: Duel, plan: Plan, inputs: list[Any], found: Pairs) -> tuple[dict[str, Any], float]:
-    duel.bench.write(inputs)
-    duel.bench.mislead()
-    duel.flush()
-    duel.bench.restore()
+    with duel.stages("time: inputs written"):
+        duel.bench.write(inputs)
+    with duel.stages("time: cache emptied behind decoys"):
+        duel.bench.mislead()
+        duel.flush()
+        duel.bench.restore()
     reply, wall_ms = call_candidate(duel, plan, found.lead.ms)
     found.lead.learn(float(reply["host_ms"]))
     return reply, wall_ms
@@ -135,8 +142,9 @@ def _time_candidate(duel: Duel, plan: Plan, inputs: list[Any], found: Pairs) -> 
 def _time_baseline(duel: Duel, inputs: list[Any]) -> tuple[float, list[torch.Tensor]]:
     """The baseline on the same values, from the judge's own memory: its time in ms and its outputs."""
     arguments = clone_nested(inputs) if duel.expected.mutated else inputs
-    duel.flush()
-    result, milliseconds = duel.own.time(arguments)
+    with duel.stages("time: baseline beside"):
+        duel.flush()
+        result, milliseconds = duel.own.time(arguments)
     return milliseconds, _leaves(duel, result, arguments)
 
 

@@ -9,6 +9,7 @@ from ...state.timing import Timing
 from .. import statistics
 from . import conditions, pairs, wall_clock
 from .session import CandidateFailed
+from .stages import Stages
 from .trial import Trial
 from .verifier import Verifier
 
@@ -26,7 +27,7 @@ _BURST_DRAWS = 10_000_000
 """Draws of bursts are numbered far from all others."""
 
 
-def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
+def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stages) -> Timing:
     """Raises CandidateFailed if a timed call is wrong or the clocks disagree."""
     expected = judge.expectation(workload, "problem", 0, "timed")
     name = trial.baseline or judge.best_baseline.get(workload.name, "eager")
@@ -47,6 +48,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
         draw=lambda number: judge.inputs(workload, "problem", number),
         verify=Verifier(judge, workload.name, expected, plan.pairs).verify,
         flush=judge.flush,
+        stages=stages,
     )
     before = conditions.read(judge.device)
     for attempt in range(_MEASUREMENTS if gpu else 1):
@@ -57,7 +59,8 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload) -> Timing:
             break
     if slowed and gpu:
         raise CandidateFailed(Status.UNVERIFIED, f"on {workload.name} the baseline {slowed}")
-    _hold_wall_clock(judge, trial, duel, plan, median(candidate_ms))
+    with stages("time: wall clock over bursts"):
+        _hold_wall_clock(judge, trial, duel, plan, median(candidate_ms))
     notes = []
     if median(found.host_ms) > median(candidate_ms):
         notes.append(f"launch-bound: the host needs {median(found.host_ms) * 1e3:.0f} us a call")

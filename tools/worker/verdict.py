@@ -1,8 +1,6 @@
 """From a candidate to its evaluation: correctness first, then time, and a failure ends there."""
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...state.evaluation import Check, CompileReport, Evaluation, Status
@@ -10,6 +8,7 @@ from ...state.problem import Workload
 from ...state.timing import Timing
 from . import draws, hidden, layouts, tracing
 from .session import CandidateFailed, Session
+from .stages import Stages
 from .timed import time_workload
 from .trial import Trial
 
@@ -18,21 +17,6 @@ if TYPE_CHECKING:
 
 _QUICK_KINDS = ("problem", "normal", "spike", "negative")
 _HIDDEN_KINDS = ("problem", "normal", "negative")
-
-
-class Stages:
-    """Wall seconds of each stage of an evaluation."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
 def judge_candidate(judge: "Judge", body: dict[str, Any]) -> Evaluation:
@@ -65,7 +49,7 @@ def judge_candidate(judge: "Judge", body: dict[str, Any]) -> Evaluation:
         message=message,
         checks=tuple(checks),
         notes=tuple(session.notes),
-        seconds=sum(stages.seconds.values()),
+        seconds=stages.total_s,
         stage_seconds=stages.seconds,
         **facts,
     )
@@ -78,12 +62,13 @@ def _examine(judge: "Judge", trial: Trial, tier: str, checks: list[Check], stage
     with stages("check"):
         for workload, kinds in _battery(judge, tier):
             for kind in kinds:
-                checks.append(_checked(trial, workload, kind))
+                with stages("check: hidden shapes" if workload.name.startswith(hidden.PREFIX) else "check: draws"):
+                    checks.append(_checked(trial, workload, kind))
                 if not checks[-1].passed:
                     raise CandidateFailed(Status.INCORRECT_NUMERICAL, _wrong(checks[-1]))
     judge.before_timing()
     with stages("time"):
-        timings = tuple(time_workload(judge, trial, workload) for workload in _timed(judge))
+        timings = tuple(time_workload(judge, trial, workload, stages) for workload in _timed(judge))
     facts: dict[str, Any] = {"timings": timings, "error_class": trial.error_class, "labels": trial.labels(timings)}
     if tier in ("full", "record") and judge.device.type == "cuda":
         with stages("trace"):
