@@ -3,8 +3,10 @@
     python -m warpsmith.evals.measure_harness --out docs/results/harness-h200.json --require-gpu
 
 - Identity: the reference handed in as a candidate, timed against itself. The ratio must be 1.
-- Seconds per evaluation: one candidate after the other, first with an empty compile cache, then with a full one.
+- Seconds per evaluation: one candidate after the other, first with an empty compile cache, then with a full one; and
+  what each defence takes of it.
 - Candidates per minute: the writers' proposals, compiled while others are measured, from an empty cache.
+- Flips: from a run of the museum's honest controls, ten verdicts each (`--flips-from`).
 """
 
 import argparse
@@ -22,7 +24,7 @@ from typing import Any
 from ..state.brief import Brief
 from ..state.candidate import Candidate, Language, make_candidate, reference_as_candidate
 from ..state.errors import InfraError, WarpsmithError
-from ..state.evaluation import Status
+from ..state.evaluation import Evaluation, Status
 from ..state.problem import Problem
 from ..tools.harness import Harness
 from . import provenance
@@ -63,9 +65,27 @@ def proposals(harness: Harness, problem: Problem, language: Language, n: int) ->
     return (TritonWriter() if language == "triton" else CudaWriter()).propose(brief, n)
 
 
-def evaluation_seconds(harness: Harness, problem: Problem, candidates: Sequence[Candidate]) -> float:
-    """Median wall time of an evaluation, one after the other."""
-    return median(harness.evaluate(problem, candidate).seconds for candidate in candidates)
+def one_by_one(harness: Harness, problem: Problem, candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """Medians over evaluations, one after the other: wall time, wall time besides the kernel's own, and each stage."""
+    found = [harness.evaluate(problem, candidate) for candidate in candidates]
+    names = sorted({name for evaluation in found for name in evaluation.stage_seconds})
+    stages = {name: median(evaluation.stage_seconds.get(name, 0.0) for evaluation in found) for name in names}
+    return {
+        "seconds": median(evaluation.seconds for evaluation in found),
+        "besides_own_run_s": median(evaluation.seconds - own_run_s(evaluation) for evaluation in found),
+        "stages": {"process and sandbox": median(evaluation.seconds - top_level_s(evaluation) for evaluation in found)}
+        | stages,
+    }
+
+
+def own_run_s(evaluation: Evaluation) -> float:
+    """What the candidate's timed calls took on the GPU; warm-ups and checks are few beside them."""
+    return sum(timing.candidate.count * timing.candidate.median_ms for timing in evaluation.timings) / 1e3
+
+
+def top_level_s(evaluation: Evaluation) -> float:
+    """Seconds in the judge's stages, their parts not counted twice."""
+    return sum(seconds for name, seconds in evaluation.stage_seconds.items() if ": " not in name)
 
 
 def per_minute(harness: Harness, problem: Problem, candidates: Sequence[Candidate], threads: int) -> float:
@@ -89,9 +109,17 @@ def throughput(options: argparse.Namespace, language: Language) -> dict[str, Any
                 if measure == "per_minute":
                     found[measure] = per_minute(bench.harness, problem, candidates, options.threads)
                 else:
-                    found[measure] = evaluation_seconds(bench.harness, problem, candidates)
+                    found[measure] = one_by_one(bench.harness, problem, candidates)
                 found["candidates"] = len(candidates)
     return found
+
+
+def flips(museum_file: Path | None) -> dict[str, Any] | None:
+    """Verdicts of honest controls that differed between repeats, as a run of the museum counted them."""
+    if museum_file is None:
+        return None
+    found = json.loads(museum_file.read_text())
+    return {name: found[name] for name in ("flips", "repeat", "honest_total", "honest_accepted", "commit", "command")}
 
 
 def open_bench(options: argparse.Namespace, folder: str) -> Bench:
@@ -119,9 +147,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "identity_runs": options.runs,
         "identity_by_problem": {name: round(median(some), 5) for name, some in ratios.items()},
         "seconds_per_evaluation": {
-            language: {name: round(rates[language][name], 3) for name in ("compiled", "cached")}
+            language: {name: round(rates[language][name]["seconds"], 3) for name in ("compiled", "cached")}
             for language in LANGUAGES
         },
+        "quick_median_s": {
+            language: round(rates[language]["cached"]["besides_own_run_s"], 3) for language in LANGUAGES
+        },
+        "cost_per_defence_s": {
+            language: {name: round(cost, 4) for name, cost in rates[language]["cached"]["stages"].items()}
+            for language in LANGUAGES
+        },
+        "flips": flips(options.flips_from),
         "candidates_per_minute": {language: round(rates[language]["per_minute"], 1) for language in LANGUAGES},
         "candidates": {language: rates[language]["candidates"] for language in LANGUAGES},
         "rates_on": select(options.problems)[0].name,
@@ -144,6 +180,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=20, help="identity evaluations per problem")
     parser.add_argument("--candidates", type=int, default=16, help="candidates per rate")
     parser.add_argument("--threads", type=int, default=6, help="evaluations asked for at the same time")
+    parser.add_argument("--flips-from", type=Path, help="result file of the museum's honest controls")
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--require-gpu", action="store_true")
     parser.add_argument("--commit", default="")
