@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pydantic import ValidationError
@@ -22,6 +22,7 @@ from ..sub_agents.llm.desk import Desk, Journal
 from ..sub_agents.llm.planner import LlmPlanner
 from ..sub_agents.llm.writer import LlmWriter
 from ..sub_agents.models.budget import Ledger
+from ..sub_agents.models.endpoint import Surroundings
 from ..sub_agents.models.protocol import Answer, Ask, BudgetSpent, ChatModel, ModelError, QuotaExhausted, Usage
 from ..sub_agents.models.settings import ModelSettings
 from ..sub_agents.models.store import AnswerStore, RecordedModel
@@ -129,6 +130,8 @@ class Workplace:
     """Brought by the caller; None: by the settings."""
     tell: Callable[..., None] = lambda event, **fields: None
     """Takes an event's name and fields."""
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set once a person has asked the run to stop."""
 
 
 def staff(offline: Staff, place: Workplace) -> Staff:
@@ -171,7 +174,8 @@ def _recorded(place: Workplace) -> RecordedModel:
     if place.model is not None:
         ledger = Ledger(place.context.tokens, place.context.money)
         return RecordedModel(AnswerStore(place.run.path / ANSWERS_FILE), place.model, ledger, _unbounded)
-    return open_models(model_settings(place.context), place.run.path, place.tell)
+    around = Surroundings(tell=place.tell, stopping=place.stopping)
+    return open_models(model_settings(place.context), place.run.path, around)
 
 
 def _unbounded(ask: Ask) -> tuple[Usage, str]:
@@ -187,6 +191,7 @@ def model_settings(context: Context) -> ModelSettings:
                 "model": context.model,
                 "models": context.models,
                 "base_url": context.base_url,
+                "answer_seconds": context.answer_seconds,
                 "token_budget": context.tokens,
                 "money_budget": context.money,
                 "prices": context.prices,

@@ -29,6 +29,7 @@ from ..sub_agents.writer import Writer
 from ..tools.harness import Harness
 from ..tools.toolbox import Toolbox
 from .events import EventLog, Listener
+from .experience import experience
 from .keeping import target_gap, wins_everywhere
 from .run_directory import RunDirectory
 from .search import PhasedSearch, SearchStrategy, Standing, next_phase, patience_of, strategy_named
@@ -159,8 +160,18 @@ class Services:
             graph=self.run.read_record("lowered", LoweredGraph),
             baselines=self.run.read_record("baselines", Baselines),
             failures=self._failures(task),
+            experience=experience(
+                self.run.rows(), task.confirmed, task.contradicted, self._source_of, self._message_of
+            ),
             **self._models_past(task),
         )
+
+    def _source_of(self, id: str) -> str:
+        return self.run.candidate(id).source
+
+    def _message_of(self, id: str) -> str:
+        evaluation = self.run.evaluation(id)
+        return evaluation.message if evaluation else ""
 
     def _failures(self, task: ProposeTask) -> tuple[Scored, ...]:
         """What failed in the last round, with sources: a repairer starts from these."""
@@ -232,14 +243,14 @@ def open_services(run_dir: Path, context: Context, given: Collaborators | None =
         _need_toolchain(harness, context)
     planner = given.planner or _planner(context)
     writers = given.writers if given.writers is not None else _writers(context)
-    run, meter = RunDirectory(run_dir), None
+    run, meter, stopping = RunDirectory(run_dir), None, threading.Event()
     if context.replay is None and (context.model or given.model or context.writer != "auto"):
         from .models import Staff, Workplace, staff
 
         def tell(event: str, **fields: Any) -> None:
             services.events.emit(event, **fields)
 
-        place = Workplace(run=run, harness=harness, context=context, model=given.model, tell=tell)
+        place = Workplace(run=run, harness=harness, context=context, model=given.model, tell=tell, stopping=stopping)
         chosen = staff(Staff(planner=planner, writers=writers), place)
         planner, writers, meter = chosen.planner, chosen.writers, chosen.meter
     if context.record is not None:
@@ -257,6 +268,7 @@ def open_services(run_dir: Path, context: Context, given: Collaborators | None =
         listeners=given.listeners,
         meter=meter,
         owns_harness=given.harness is None,
+        stopping=stopping,
     )
     return services
 

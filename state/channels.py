@@ -65,8 +65,14 @@ class Context(BaseModel):
     conversations: int = Field(
         default=2, ge=1, le=16, title="Conversations", description="Kernels that a model is asked for at the same time"
     )
+    answer_seconds: float = Field(
+        default=300.0, gt=0, le=7200, title="Answer seconds", description="Longest wait for one answer of a model"
+    )
     tokens: int | None = Field(default=None, ge=1, title="Tokens", description="Most tokens to spend on models")
     money: float | None = Field(default=None, gt=0, title="Money", description="Most money to spend on models")
+    confirm: bool = Field(
+        default=True, title="Confirm", description="Measure a notable gain a second time before learning from it"
+    )
     finalists: int = Field(default=1, ge=1, le=8, title="Finalists", description="Candidates to cross-validate")
     profiles: int = Field(default=1, ge=0, title="Profiles", description="Most candidates to profile (seconds each)")
     max_concurrency: int = Field(
@@ -137,6 +143,8 @@ class ProposeTask(Record):
     run_dir: str
     request: WriterRequest
     round: int = 0
+    confirmed: tuple[str, ...] = ()
+    contradicted: tuple[str, ...] = ()
     seeds: tuple[str, ...] = ()
     pool: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
@@ -180,6 +188,8 @@ class State(RunInput):
     seeds: tuple[str, ...] = Field(default=(), description="Ids that this phase starts from")
     best: str = Field(default="", description="Id of the best candidate so far")
     best_rank: float = Field(default=0.0, description="Its speedup, an estimate in a dry run")
+    confirmed: tuple[str, ...] = Field(default=(), description="Ids whose gain a second measurement repeated")
+    contradicted: tuple[str, ...] = Field(default=(), description="Ids whose gain a later measurement contradicted")
     evaluations: int = Field(default=0, description="Candidates evaluated")
     evaluations_at_gain: int = Field(default=0, description="Candidates evaluated when the best last improved")
     tokens_used: int = Field(default=0, description="Tokens spent on models")
@@ -236,6 +246,8 @@ class Update(TypedDict, total=False):
     seeds: tuple[str, ...]
     best: str
     best_rank: float
+    confirmed: tuple[str, ...]
+    contradicted: tuple[str, ...]
     evaluations: int
     evaluations_at_gain: int
     tokens_used: int

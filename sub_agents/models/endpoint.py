@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as OutOfTime
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,8 +22,24 @@ if TYPE_CHECKING:
 
 LIMITS = ("max_tokens", "max_completion_tokens")
 OVER_LIMIT = 1.02
+STOP_CHECK_SECONDS = 0.2
 Tell = Callable[..., None]
 """Called with an event's name and its fields."""
+
+
+def _silent(_event: str, **_fields: object) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a model's endpoint has of the run around it."""
+
+    tell: Tell = _silent
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Once it is set, calls and pauses end at once with KeyboardInterrupt."""
+    pause: Callable[[float], object] | None = None
+    """How to wait between tries; None: until `stopping`."""
 
 
 class Request(NamedTuple):
@@ -67,21 +84,14 @@ class Spending:
 class Endpoint:
     """Sends requests to one model. Remembers which parameters it does not take. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        settings: ModelSettings,
-        model: str,
-        ledger: Ledger,
-        tell: Tell,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, settings: ModelSettings, model: str, ledger: Ledger, around: Surroundings) -> None:
         self.model = model
         self.settings = settings
         self.ledger = ledger
         self.price = settings.prices.get(model)
         self.estimate = TokenEstimate()
-        self.tell = tell
-        self._pause = pause
+        self.tell = around.tell
+        self._around = around
         self._key = settings.key()
         # Servers of one's own know the older name, the client's own endpoint is sure to know the newer one.
         self.limit_name = LIMITS[0] if settings.address else LIMITS[1]
@@ -115,8 +125,13 @@ class Endpoint:
             elif attempt < self.settings.attempts:
                 seconds = pause_seconds(attempt, failure, self.settings.most_wait_seconds)
                 self.tell("model_retry", model=self.model, why=failure.text, attempt=attempt, wait_seconds=seconds)
-                self._pause(seconds)
+                self._wait(seconds)
         raise self._final(failure, request, attempt)
+
+    def _wait(self, seconds: float) -> None:
+        (self._around.pause or self._around.stopping.wait)(seconds)
+        if self._around.stopping.is_set():
+            raise KeyboardInterrupt
 
     def _final(self, failure: Failure, request: Request, attempts: int) -> Exception:
         where = f"{self.model} at {self.address}"
@@ -193,11 +208,23 @@ class Endpoint:
         # The client's own limit starts anew with every byte that trickles in; a thread can be left behind.
         threading.Thread(target=call, daemon=True, name="model-call").start()
         try:
-            return future.result(self.settings.answer_seconds)
+            return self._result(future)
         except OutOfTime as error:
             raise Failure("again", f"no answer within {self.settings.answer_seconds:.4g} s", spent=True) from error
         except Exception as error:
             raise of_exception(error, self._key) from error
+
+    def _result(self, future: "Future[AIMessage]") -> "AIMessage":
+        """What the call gives, in time and unless the run is stopped."""
+        deadline = time.monotonic() + self.settings.answer_seconds
+        while not self._around.stopping.is_set():
+            left = deadline - time.monotonic()
+            try:
+                return future.result(max(0.0, min(left, STOP_CHECK_SECONDS)))
+            except OutOfTime:
+                if future.done() or left <= 0:
+                    raise
+        raise KeyboardInterrupt
 
     def _arguments(self, request: Request, output_tokens: int) -> dict[str, Any]:
         # Not as `response_format`: the client would then raise for cut answers and lose their usage.

@@ -1,11 +1,9 @@
 """The models of a run: one for each role, behind one record of answers and one budget."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from .budget import Ledger
-from .endpoint import Endpoint, Tell
+from .endpoint import Endpoint, Surroundings
 from .ladder import LadderModel
 from .protocol import Answer, Ask, Usage
 from .settings import ModelSettings
@@ -15,24 +13,15 @@ from .wire import prompt_count
 ANSWERS_FILE = "answers.jsonl"
 
 
-def _silent(_event: str, **_fields: object) -> None:
-    """Tells nobody."""
-
-
 class Team:
     """Routes asks to the model of their role. Roles with the same model share what is known of its endpoint."""
 
-    def __init__(
-        self,
-        settings: ModelSettings,
-        ledger: Ledger | None = None,
-        tell: Tell = _silent,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, settings: ModelSettings, around: Surroundings | None = None) -> None:
         self.settings = settings
-        self.ledger = ledger or Ledger(settings.token_budget, settings.money_budget)
+        self.ledger = Ledger(settings.token_budget, settings.money_budget)
+        around = around or Surroundings()
         names = {settings.model, *settings.models.values()}
-        self._models = {name: LadderModel(Endpoint(settings, name, self.ledger, tell, pause)) for name in sorted(names)}
+        self._models = {name: LadderModel(Endpoint(settings, name, self.ledger, around)) for name in sorted(names)}
 
     def model(self, name: str) -> LadderModel:
         return self._models[name]
@@ -50,15 +39,10 @@ class Team:
         return most, endpoint.model
 
 
-def open_models(
-    settings: ModelSettings,
-    run_dir: Path,
-    tell: Tell = _silent,
-    pause: Callable[[float], None] = time.sleep,
-) -> RecordedModel:
+def open_models(settings: ModelSettings, run_dir: Path, around: Surroundings | None = None) -> RecordedModel:
     """The models of a run, answering from `answers.jsonl` in its directory what was answered before.
 
-    `tell` gets events with fields (an event log's `emit`). Raises InvalidInput where a key is needed and missing.
+    Raises InvalidInput where a key is needed and missing.
     """
-    team = Team(settings, tell=tell, pause=pause)
+    team = Team(settings, around)
     return RecordedModel(AnswerStore(run_dir / ANSWERS_FILE), team, team.ledger, team.bound)

@@ -1,11 +1,13 @@
 """Models of a run against the scripted server, through the real client."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from scripted_server.server import KEY, ScriptedServer
 
+from warpsmith.sub_agents.models.endpoint import Surroundings
 from warpsmith.sub_agents.models.protocol import Ask, Message
 from warpsmith.sub_agents.models.settings import ModelSettings
 from warpsmith.sub_agents.models.team import Team
@@ -18,7 +20,9 @@ class Desk:
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.pauses: list[float] = []
         settings = {"model": "scripted", "base_url": server.url, "answer_seconds": 5.0, **settings}
-        self.team = Team(ModelSettings.model_validate(settings), tell=self._tell, pause=self.pauses.append)
+        self.stopping = threading.Event()
+        around = Surroundings(tell=self._tell, pause=self.pauses.append, stopping=self.stopping)
+        self.team = Team(ModelSettings.model_validate(settings), around)
 
     def _tell(self, event: str, **fields: Any) -> None:
         self.told.append((event, fields))

@@ -1,6 +1,7 @@
 """The fault matrix: everything that an endpoint can do wrong, played by a real server to the real client."""
 
 import email.utils
+import threading
 import time
 
 import pytest
@@ -134,6 +135,17 @@ def test_an_answer_that_does_not_end_is_left_behind(fault, step, desk, ask):
         assert answer.usage.requests == 2
         assert answer.usage.estimated
     assert made.team.ledger.spent_tokens >= 2000  # The answer that was lost may be billed in full.
+
+
+def test_a_person_who_stops_the_run_does_not_wait_for_the_answer(desk, ask):
+    with ScriptedServer([say("late", delay_s=30.0)]) as server:
+        made = desk(server, answer_seconds=60.0)
+        threading.Timer(0.3, made.stopping.set).start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            made.team.ask(ask())
+        assert time.monotonic() - started < 10
+    assert made.team.ledger.spent_tokens >= 2000, "what was in flight may be billed"
 
 
 def test_an_endpoint_that_is_not_there_says_so(desk, ask):

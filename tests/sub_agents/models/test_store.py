@@ -12,6 +12,7 @@ import pytest
 from scripted_server.server import ScriptedServer, fail, say
 
 from warpsmith.state.errors import InvalidInput
+from warpsmith.sub_agents.models.endpoint import Surroundings
 from warpsmith.sub_agents.models.protocol import Answer, Ask, EndpointFault, Message, ModelError, Usage
 from warpsmith.sub_agents.models.settings import ModelSettings
 from warpsmith.sub_agents.models.store import AnswerStore, RecordedModel
@@ -21,7 +22,7 @@ from warpsmith.sub_agents.models.usage import total_cost, total_tokens, usage_ro
 
 def opened(server: ScriptedServer, run_dir, **settings) -> RecordedModel:
     settings = {"model": "scripted", "base_url": server.url, "attempts": 1, **settings}
-    return open_models(ModelSettings.model_validate(settings), run_dir, pause=lambda seconds: None)
+    return open_models(ModelSettings.model_validate(settings), run_dir, Surroundings(pause=lambda seconds: None))
 
 
 def test_a_second_session_answers_from_the_record(tmp_path, ask):
