@@ -29,6 +29,7 @@ STALLS = (
     "sleeping",
     "tex_throttle",
     "wait",
+    "warpgroup_arrive",
 )
 
 

@@ -10,6 +10,8 @@ from . import calls, ncu
 from .metrics import BASIC_METRICS, DURATION, METRICS, TIMING_METRICS, Metric
 
 _DEADLINE_S = 90.0
+_ATTEMPTS = 4
+"""A version may name only the first metric that it does not know."""
 _TIMED_CALLS = 5
 _WARM_UPS = 20
 """The card's clocks have risen by then."""
@@ -53,13 +55,13 @@ class Profiler:
             order = Order(tool=(path, *options), warm_ups=_WARM_UPS, captured=count, deadline_s=_DEADLINE_S)
             return _report(self._outside.run(job, order))
 
-        log = log_of([metric for metric in metrics if metric.name not in self._unknown])
-        unknown = ncu.unknown_metrics(log) - self._unknown
-        launched = ncu.read(log)
-        if not launched and unknown:
-            self._unknown |= unknown
+        for _ in range(_ATTEMPTS):
             log = log_of([metric for metric in metrics if metric.name not in self._unknown])
             launched = ncu.read(log)
+            unknown = ncu.unknown_metrics(log) - self._unknown
+            self._unknown |= unknown
+            if launched or not unknown:
+                break
         if not launched and flush and "==ERROR==" in log and not ncu.known_reason(log):
             launched = ncu.read(log_of(BASIC_METRICS))
         timed = [kernel for kernel in launched if DURATION in kernel.values]

@@ -85,6 +85,11 @@ def prctl_not_dumpable() -> None:
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
 
 
+def prctl_dumpable() -> None:
+    """Undoes what a change of user does to a process: it may look at itself again under /proc."""
+    _check(_libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl")
+
+
 def prctl_subreaper() -> None:
     """Orphaned descendants become children of this process instead of escaping to init."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from . import buffers, sandbox, structure
+from . import buffers, linux, sandbox, structure
 
 OUTPUTS = "outputs.bin"
 _FLUSH_FACTOR = 3
@@ -110,6 +110,7 @@ def run(order: dict[str, Any]) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
     sandbox.drop_privileges(sandbox.Box(scratch=str(scratch), max_processes=_MOST_PROCESSES), bool(order["namespaced"]))
+    linux.prctl_dumpable()  # tools in this process read its maps and descriptors
     os.chdir(scratch)
     model = construct(load(scratch / "candidate.py"), job, weights, device)
     arguments = structure.unflatten(job["arguments"], inputs)
