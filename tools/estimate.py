@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..state.device import DeviceSheet
 from ..state.evaluation import Estimate
+from .occupancy import theoretical
 
 if TYPE_CHECKING:
     from .compile_pool import Compiled
@@ -28,18 +29,10 @@ def estimate(compiled: "Compiled", bounds: dict[str, float], device: DeviceSheet
     total = 0.0
     for launch in launches:
         moved_ms = launch.tensor_bytes / device.copy_bytes_per_s * 1e3
-        occupancy = _occupancy(launch.registers, launch.shared_bytes, launch.num_warps, device)
+        registers = launch.registers or _REGISTERS_FOR_UNKNOWN
+        occupancy = theoretical(registers, launch.shared_bytes, max(1, launch.num_warps), device).fraction
         fill = min(1.0, launch.blocks * launch.num_warps / (device.sm_count * 8))
         speed = min(1.0, occupancy / _FULL_BANDWIDTH_OCCUPANCY) * max(fill, 0.01)
         total += _LAUNCH_MS + moved_ms / max(speed, 0.01) * (_SPILL_PENALTY if launch.spill_bytes else 1.0)
     total = max(total, sol_ms)
     return Estimate(ms=total, speedup=sol_ms / total, basis=f"{len(launches)} launches, speed of light {sol_ms:.4f} ms")
-
-
-def _occupancy(registers: int, shared_bytes: int, num_warps: int, device: DeviceSheet) -> float:
-    """Theoretical occupancy: resident warps over the most that fit."""
-    most = device.max_threads_per_sm // 32
-    by_registers = device.registers_per_sm // (max(registers, _REGISTERS_FOR_UNKNOWN) * 32 * num_warps)
-    by_shared = device.shared_bytes_per_sm // max(shared_bytes, 1)
-    blocks = max(1, min(by_registers, by_shared, most // num_warps, 32))
-    return min(1.0, blocks * num_warps / most)
