@@ -70,6 +70,7 @@ class Witnesses:
             profiler_reason=reason,
             kernels=kernels or traced(found, own),
             kernels_from="profiler" if kernels else "trace" if found.kernels else "",
+            notes=self._outside.gaps(),
             seconds=time.monotonic() - started,
         )
 
@@ -83,7 +84,10 @@ class Witnesses:
             runs = [pool.submit(self._outside.run, large, order) for order in orders]
             paths = [path for path in map(_outputs, runs) if path]
             sanitized = [check.result() for check in checks]
-        reply = judge.ask("compare_runs", _COMPARE_S, workload=large.workload, paths=paths)
+        try:
+            reply = judge.ask("compare_runs", _COMPARE_S, workload=large.workload, paths=paths)
+        except InfraError as error:
+            reply = {"runs": len(paths), "reason": _first_line(error)}
         return sanitized, Reproduction.model_validate({"workload": large.workload, **reply})
 
     def _durations(
@@ -146,6 +150,7 @@ def settled(found: Evaluation, evidence: Evidence) -> Evaluation:
     if any(result.outcome == "not run" for result in evidence.sanitizers):
         labels.append("not_sanitized")
     update["labels"] = tuple(dict.fromkeys(labels))
+    update["stage_seconds"] = {**found.stage_seconds, "evidence": evidence.seconds}
     status, message = _decided(evidence)
     if status is not None:
         update |= {"status": status, "message": message}

@@ -81,6 +81,13 @@ class Outside:
         self._max_memory_bytes = max_memory_bytes
         self._lock = threading.Lock()
         self.namespaces = True
+        self.separate_user = True
+        """Whether the candidate runs as another user than the tool over it."""
+
+    def gaps(self) -> tuple[str, ...]:
+        """What weakens the evidence on this machine."""
+        text = "a tool and the candidate under it are one user here: its report is as good as the candidate is honest"
+        return () if self.separate_user else (text,)
 
     @contextmanager
     def job(
