@@ -88,6 +88,7 @@ class LocalHarness:
         self.baselines = BaselineFile(settings.baseline_file)
         outside = Outside(self._server, self.work_dir, self.compiler, settings.max_memory_bytes)
         outside.namespaces = self._device.sandbox["namespaces"] == "on"
+        outside.separate_user = self._device.sandbox["user"] == "on"
         self.witnesses = evidence.Witnesses(outside)
 
     def _sandbox_layers(self) -> dict[str, str]:
