@@ -11,7 +11,7 @@ from ..state.trajectory import TargetGap
 NOISE = 0.01
 """Least relative difference of two speedups that is more than noise, however narrow their intervals."""
 DIGEST_LENGTH = 400
-_PLACES = {
+PLACES = {
     "whole": "all over the output",
     "tail": "only at the end of a dimension (tail)",
     "border": "only at the first and last index of a dimension",
@@ -62,7 +62,7 @@ def _error_digest(evaluation: Evaluation) -> str:
 
 
 def _where(check: Check) -> str:
-    place = f", {_PLACES[check.place]}" if check.place else ""
+    place = f", {PLACES[check.place]}" if check.place else ""
     if check.hidden:
         return f"a hidden workload{place}"
     return f"workload {check.workload}, draw {check.draw}{place}: {check.worst}"

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from ..state.evaluation import Evaluation
 from .evidence_lines import evidence_lines
+from .feedback import PLACES
+from .kernel_lines import kernel_lines
 
 
 def verdict_lines(evaluation: Evaluation) -> Iterator[str]:
@@ -13,6 +15,7 @@ def verdict_lines(evaluation: Evaluation) -> Iterator[str]:
     for check in evaluation.checks:
         if not check.passed:
             where = "a hidden workload" if check.hidden else f"{check.workload}, {check.draw}"
+            where += f", {PLACES[check.place]}" if check.place else ""
             yield f"  wrong on {where}: {check.worst or 'error beyond its bound'}"
     right = sum(check.passed for check in evaluation.checks)
     if evaluation.checks:
@@ -24,6 +27,8 @@ def verdict_lines(evaluation: Evaluation) -> Iterator[str]:
         )
         yield f"  {timing.workload}: {own}, {timing.speedup:.3g}x over {base}, {timing.verdict}"
         yield f"    {timing.sol_fraction:.0%} of the speed of light"
+    for line in kernel_lines(evaluation.compile):
+        yield f"  kernel {line}"
     if evaluation.evidence is not None:
         yield from evidence_lines(evaluation.evidence)
     if evaluation.estimate is not None:
