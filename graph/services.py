@@ -7,7 +7,7 @@ run's settings on first use, also in a process that resumes a run or in the Lang
 import atexit
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from ..state.candidate import Language
 from ..state.channels import Context, ProposeTask, State
 from ..state.device import DeviceSheet
 from ..state.errors import InfraError, InvalidInput
-from ..state.evaluation import Status
+from ..state.evaluation import Status, Tier
 from ..state.lowered import LoweredGraph
 from ..state.plan import Plan
 from ..state.problem import Problem
@@ -142,7 +142,7 @@ class Services:
 
     def brief(self, task: ProposeTask) -> Brief:
         """The brief that a request's ids stand for."""
-        request = task.request
+        request, rows = task.request, self.run.rows()[: task.known]
         return Brief(
             problem=self.problem,
             device=self.device,
@@ -152,7 +152,7 @@ class Services:
             pool=tuple(self.run.scored(id) for id in task.pool),
             seeds=tuple(self.run.scored(id) for id in task.seeds),
             feedback=task.feedback,
-            tried=frozenset(task.tried),
+            tried=frozenset(row.id for row in rows),
             temperature=request.temperature,
             rng_seed=request.rng_seed,
             round=task.round,
@@ -160,10 +160,8 @@ class Services:
             graph=self.run.read_record("lowered", LoweredGraph),
             baselines=self.run.read_record("baselines", Baselines),
             failures=self._failures(task),
-            experience=experience(
-                self.run.rows(), task.confirmed, task.contradicted, self._source_of, self._message_of
-            ),
-            **self._models_past(task),
+            experience=experience(rows, self._source_of, self._message_of),
+            **self._models_past(rows),
         )
 
     def _source_of(self, id: str) -> str:
@@ -178,13 +176,11 @@ class Services:
         heard = (self.run.evaluation(each.candidate) for each in task.feedback if each.trend == "failed")
         return tuple(self.run.scored(evaluation.candidate) for evaluation in heard if evaluation is not None)
 
-    def _models_past(self, task: ProposeTask) -> dict[str, Any]:
+    def _models_past(self, rows: Sequence[Row]) -> dict[str, Any]:
         """How the models' candidates fared, and which compile errors the run has seen."""
-        origins = {row.id: row.origin for row in self.run.rows()}
-        found = [(id, evaluation) for id in task.tried if (evaluation := self.run.evaluation(id))]
-        errors = [e.message for _, e in found if e.status is Status.COMPILE_ERROR]
+        errors = [self._message_of(row.id) for row in rows if row.status is Status.COMPILE_ERROR]
         return {
-            "history": tuple(e.status for id, e in found if origins.get(id) == "llm"),
+            "history": tuple(row.status for row in rows if row.origin == "llm"),
             "compile_errors": tuple(dict.fromkeys(errors))[-COMPILE_ERRORS_SHOWN:],
         }
 
@@ -283,8 +279,12 @@ def _need_toolchain(harness: Harness, context: Context) -> None:
         )
 
 
-def open_harness_for(context: Context) -> Harness:
-    """The harness that the settings ask for: recorded answers, a GPU, or a dry run."""
+def open_harness_for(context: Context, evidence_tiers: tuple[Tier, ...] = ("record",)) -> Harness:
+    """The harness that the settings ask for: recorded answers, a GPU, or a dry run.
+
+    By default outside evidence is gathered with a run's last verdict: for every finalist it would cost as much as the
+    search.
+    """
     if context.replay is not None:
         from ..tools.replay import ReplayHarness
 
@@ -299,8 +299,7 @@ def open_harness_for(context: Context) -> Harness:
             gpu=context.gpu,
             baseline_file=Path(context.baselines) if context.baselines else None,
             require_gpu=context.require_gpu,
-            # The winner's last verdict gathers all of it; on every finalist it would cost as much as the search.
-            evidence_tiers=("record",),
+            evidence_tiers=evidence_tiers,
         )
     )
 

@@ -69,7 +69,7 @@ class Baselines(Record):
     versions: dict[str, str]
     entries: tuple[Baseline, ...]
     measured_seconds: float = 0.0
-    """Wall time that measuring took just now; 0 where all came from a file."""
+    """Wall time just now of measuring what no file had, and of building the best again to time candidates beside it."""
 
     def best(self, workload: str) -> Baseline:
         """The fastest that counts (CUDA graphs do not). Raises ValueError if none has a time."""

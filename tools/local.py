@@ -58,6 +58,8 @@ class LocalHarness:
         self._waiting = threading.Semaphore(2)
         """Cells alive at once: the one being judged, and the next."""
         self._judges: dict[str, JudgeHandle] = {}
+        self._with_baselines: set[str] = set()
+        """Problems whose judges compare with a baseline, also when they are opened again."""
         self._best_ms: dict[str, float] = {}
         """Best time a problem so far: candidates far behind it are given up early."""
         self._evaluated: dict[tuple[str, str, str], Evaluation] = {}
@@ -133,10 +135,17 @@ class LocalHarness:
             found = self._baselines_of(problem, known)
             if missing:
                 self.baselines.write(found)
-                self._judge(problem).ask("use_baselines", _OPEN_S, best_baseline=self._best_baselines(problem))
-        measured_seconds = time.monotonic() - started if missing else 0.0
+            self._judge(problem)
+            self._use_baselines(problem)
+        measured_seconds = time.monotonic() - started
         self.identity(problem)
         return found.model_copy(update={"measured_seconds": measured_seconds})
+
+    def _use_baselines(self, problem: Problem) -> None:
+        """Has the best ones built in the judge: cached times do not spare that, since candidates are timed beside them."""
+        best = self._best_baselines(problem)
+        self._judges[problem.id].ask("use_baselines", _BASELINE_S, best_baseline=best)
+        self._with_baselines.add(problem.id)
 
     def _best_baselines(self, problem: Problem) -> dict[str, str]:
         """Name of the best baseline a workload, where any is known."""
@@ -319,11 +328,10 @@ class LocalHarness:
                 "compile_threads": self.settings.compile_workers,
             },
         )
-        best = {} if self.dry else self._best_baselines(problem)
-        judge.ask(
-            "open", _OPEN_S, problem=problem.model_dump(mode="json"), bounds=self._bounds(problem), best_baseline=best
-        )
+        judge.ask("open", _OPEN_S, problem=problem.model_dump(mode="json"), bounds=self._bounds(problem))
         self._judges[problem.id] = judge
+        if problem.id in self._with_baselines:
+            self._use_baselines(problem)
         return judge
 
     def _bounds(self, problem: Problem) -> dict[str, dict[str, float]]:

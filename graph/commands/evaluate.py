@@ -49,7 +49,7 @@ def judge(candidate: Path, problem: Path, tier: Any, settings: dict[str, Any], *
         source = candidate.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{candidate}: cannot be read; give a Python file that defines ModelNew") from error
-    with closing(open_harness_for(make_context(settings))) as harness:
+    with closing(open_harness_for(make_context(settings), evidence_tiers=("full", "record"))) as harness:
         dry = harness.device().simulated
         loaded = harness.load(problem)
         harness.vet(loaded)
