@@ -80,7 +80,7 @@ def partial_wave(evidence: Evidence) -> Finding | None:
 
 def tail(evidence: Evidence) -> Finding | None:
     """The last wave of blocks leaves most of the GPU idle while it lasts as long as a full one."""
-    waves = evidence.metric(counters.WAVES)
+    waves = evidence.waves
     if waves is None or not 1 < waves <= _FEW_WAVES:
         return None
     loss = 1 - waves / math.ceil(waves)
@@ -89,7 +89,7 @@ def tail(evidence: Evidence) -> Finding | None:
     return Finding(
         bottleneck="tail",
         kernel=evidence.kernel,
-        evidence=f"{evidence.kernel} runs {waves:.2f} waves of blocks, so {loss:.0%} of the last one's room is empty",
+        evidence=f"{evidence.kernel} runs {waves:.4g} waves of blocks, so {loss:.0%} of the last one's room is empty",
         hint="other block counts, or blocks that take the next piece of work, even it out",
         source="Nsight Compute, Launch Statistics: tail effect of partial waves",
     )

@@ -83,6 +83,15 @@ class Evidence:
         return self.resources.limiter if self.resources else ""
 
     @property
+    def waves(self) -> float | None:
+        """Blocks over those that fit on the GPU at once. Worked out where it can be: the tool rounds to hundredths."""
+        limits = [self.metrics[metric] for metric in counters.OCCUPANCY_LIMITS.values() if metric in self.metrics]
+        grid = self.metric(counters.GRID)
+        if grid is None or len(limits) < len(counters.OCCUPANCY_LIMITS) or min(limits) < 1:
+            return self.metric(counters.WAVES)
+        return grid / (min(limits) * self.call.device.sm_count)
+
+    @property
     def blocks(self) -> int | None:
         grid = self.metric(counters.GRID)
         return int(grid) if grid is not None else self.resources.blocks if self.resources else None

@@ -131,7 +131,9 @@ def scalar_loads(evidence: Evidence) -> Finding | None:
     """Threads read a word or less at a time, so that too few bytes are under way to keep DRAM busy."""
     bits = evidence.widest_load_bits
     tma = evidence.resources is not None and evidence.resources.sass is not None and evidence.resources.sass.bulk_copies
-    if bits is None or bits > _NARROW_BITS or tma or evidence.share(counters.DRAM) >= _SATURATED:
+    if bits is None or bits > _NARROW_BITS or tma:
+        return None
+    if evidence.share(counters.DRAM) >= _SATURATED or evidence.arithmetic >= _LEANING:
         return None
     if evidence.profiled:
         waits_for_memory = next(iter(evidence.stalls), "long_scoreboard") in ("long_scoreboard", "lg_throttle")

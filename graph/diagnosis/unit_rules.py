@@ -7,6 +7,8 @@ from .evidence import Evidence
 _SATURATED = 0.8
 _LEANING = 0.6
 _LOW_OCCUPANCY = 0.25
+_BUSY_TENSOR = 0.4
+"""Products on tensor cores are made for a few warps: they are not blamed for having few from here on."""
 _PRODUCTS_MATTER = 0.5
 """Of the speed of light, what the products would take on the ordinary cores at the data sheet's rate."""
 _WAITS_FOR = {
@@ -66,7 +68,7 @@ def occupancy(evidence: Evidence) -> Finding | None:
     fits, limiter = evidence.theoretical_occupancy, evidence.limiter
     if fits is None or fits > _LOW_OCCUPANCY or limiter not in ("registers", "shared memory", "blocks"):
         return None
-    if evidence.profiled and evidence.busiest_unit >= _LEANING:
+    if evidence.profiled and evidence.busiest_unit >= (_BUSY_TENSOR if evidence.call.uses_tensor_cores else _LEANING):
         return None
     sass = evidence.resources.sass if evidence.resources else None
     if not evidence.profiled and sass is not None and (sass.tensor or sass.bulk_copies):

@@ -112,6 +112,19 @@ def test_what_does_no_harm_is_not_blamed(metrics: dict[str, float], absent: str)
     assert absent not in classes(evaluation(), counted(**metrics))
 
 
+def test_one_block_too_many_is_a_tail_though_the_tool_rounds_its_waves_to_one() -> None:
+    limits = dict.fromkeys(counters.OCCUPANCY_LIMITS.values(), 2.0)
+    found = diagnose(evaluation(), counted(**limits, **{counters.GRID: 265.0, counters.WAVES: 1.0}), H200)
+    assert found.text.startswith("tail: main runs 1.004 waves of blocks, so 50% of the last one's room is empty")
+    exact = {**limits, counters.GRID: 264.0, counters.WAVES: 1.0}
+    assert classes(evaluation(), counted(**exact)) == ["latency"]
+
+
+def test_narrow_loads_of_a_kernel_that_computes_most_of_the_time_are_not_blamed() -> None:
+    narrow = evaluation(resources(sass=NARROW))
+    assert classes(narrow, counted(**{LOADS: 2.0, STORES: 2.0, counters.SM: 0.7})) == ["compute", "latency"]
+
+
 def test_narrow_loads_are_blamed_where_warps_wait_for_memory_and_not_elsewhere() -> None:
     coalesced = {LOADS: 2.0, STORES: 2.0}
     narrow = evaluation(resources(sass=NARROW))
