@@ -71,9 +71,9 @@ def build_graph(checkpointer: "BaseCheckpointSaver[Any] | None" = None) -> Contr
 
 
 def recursion_limit(context: Context) -> int:
-    """Supersteps that no run within its budget reaches: a round takes seven, and each may evaluate one candidate."""
+    """Supersteps that no run within its budget reaches: a round takes eight, and each may evaluate one candidate."""
     rounds = context.budget + 3 * (patience_of(context, 1) + 1)
-    return 10 + 8 * rounds + 4 * context.finalists + 20
+    return 10 + 9 * rounds + 4 * context.finalists + 20
 
 
 graph = build_graph()

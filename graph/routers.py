@@ -23,7 +23,7 @@ def ask_writers(state: State) -> list[Send] | Literal["record"]:
             round=state.round,
             seeds=request.seeds or state.seeds,
             pool=tuple(row.id for row in state.pool),
-            tried=state.tried,
+            known=len(state.tried),
             feedback=state.feedback,
         )
         for request in state.requests

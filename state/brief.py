@@ -8,6 +8,7 @@ from .base import Record
 from .candidate import Candidate, Language
 from .device import DeviceSheet
 from .evaluation import Evaluation, Status
+from .experience import Experience
 from .feedback import Feedback
 from .lowered import LoweredGraph
 from .plan import Plan
@@ -49,6 +50,8 @@ class Brief(Record):
     """The reference as operators, for writers that put it into words."""
     baselines: Baselines | None = None
     """Times to beat; None or without times in a dry run."""
+    experience: Experience = Field(default_factory=Experience)
+    """What this run has learnt and measured twice."""
     failures: tuple[Scored, ...] = ()
     """Candidates of the last round that failed, with what the harness said."""
     history: tuple[Status, ...] = ()

@@ -143,11 +143,10 @@ class ProposeTask(Record):
     run_dir: str
     request: WriterRequest
     round: int = 0
-    confirmed: tuple[str, ...] = ()
-    contradicted: tuple[str, ...] = ()
     seeds: tuple[str, ...] = ()
     pool: tuple[str, ...] = ()
-    tried: tuple[str, ...] = ()
+    known: int = 0
+    """How many rows of the trajectory the writer knows of: ids of all would fill checkpoints."""
     feedback: tuple[Feedback, ...] = ()
 
 
@@ -188,8 +187,6 @@ class State(RunInput):
     seeds: tuple[str, ...] = Field(default=(), description="Ids that this phase starts from")
     best: str = Field(default="", description="Id of the best candidate so far")
     best_rank: float = Field(default=0.0, description="Its speedup, an estimate in a dry run")
-    confirmed: tuple[str, ...] = Field(default=(), description="Ids whose gain a second measurement repeated")
-    contradicted: tuple[str, ...] = Field(default=(), description="Ids whose gain a later measurement contradicted")
     evaluations: int = Field(default=0, description="Candidates evaluated")
     evaluations_at_gain: int = Field(default=0, description="Candidates evaluated when the best last improved")
     tokens_used: int = Field(default=0, description="Tokens spent on models")
@@ -246,8 +243,6 @@ class Update(TypedDict, total=False):
     seeds: tuple[str, ...]
     best: str
     best_rank: float
-    confirmed: tuple[str, ...]
-    contradicted: tuple[str, ...]
     evaluations: int
     evaluations_at_gain: int
     tokens_used: int

@@ -51,6 +51,8 @@ class Row(Record):
     """Equal for kernels of one kind, apart from sizes: a digest of templates and strategies, or of a source's marks."""
     bottleneck: str = ""
     """Class of the suspected bottleneck."""
+    agreed: bool | None = None
+    """Whether a second measurement repeated its gain; None where there was none."""
     asked: str = ""
     """What the writer was asked for: the directive and the tag of the request."""
 
