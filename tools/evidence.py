@@ -1,7 +1,7 @@
 """What is asked from outside about a kernel that passed, and what it changes about the verdict.
 
-At `full`: memcheck and racecheck on the smallest workload, and the same inputs in two processes with different hash
-seeds. At `record` also initcheck, synccheck, and the profiler's kernel durations against the judge's timing.
+At `full`: memcheck and racecheck on a small workload of odd sizes, and the same inputs in two processes with different
+hash seeds. At `record` also initcheck, synccheck, and the profiler's kernel durations against the judge's timing.
 """
 
 import os
@@ -56,7 +56,7 @@ class Witnesses:
 
         tools = compute_sanitizer.TOOLS if found.tier == "record" else _FULL_TOOLS
         try:
-            with job(problem.smallest.name) as small, job(_reproduced(problem)) as large:
+            with job("") as small, job(_reproduced(problem)) as large:
                 sanitized, reproduced = self._side_by_side(judge, small, large, tools, own)
         except (CannotRun, InfraError) as error:
             why = _first_line(error)

@@ -93,7 +93,10 @@ class Outside:
     def job(
         self, judge: JudgeHandle, problem: Problem, candidate: Candidate, compiled: Compiled, workload: str
     ) -> Iterator[Job]:
-        """Has the judge write a workload's inputs; everything is removed in the end. Raises CannotRun, InfraError."""
+        """Has the judge write a workload's inputs, those of an awkward one where the name is empty.
+
+        Everything is removed in the end. Raises CannotRun, InfraError.
+        """
         folder = self._work_dir / "outside" / uuid4().hex[:12]
         folder.mkdir(parents=True)
         folder.chmod(0o755)
@@ -104,7 +107,7 @@ class Outside:
             if "refused" in reply:
                 raise CannotRun(str(reply["refused"]))
             _open_to_all(handed)
-            yield Job(problem, candidate, compiled, workload, folder)
+            yield Job(problem, candidate, compiled, str(reply["workload"]), folder)
         finally:
             scratch_folder.remove(folder)
 

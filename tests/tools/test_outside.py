@@ -34,7 +34,7 @@ def get_inputs(rows=64):
     return [torch.randn(rows, 48)]
 def get_init_inputs():
     return [48]
-checks = {"small": {"rows": 4}}
+ranges = {"rows": (1, 100)}
 """
 HEAD = """
 import glob, os
@@ -205,7 +205,7 @@ def test_a_sound_kernel_passes_with_all_its_evidence(bench: Bench) -> None:
     seen = found.evidence
     assert seen is not None
     assert [result.outcome for result in seen.sanitizers] == ["clean"]
-    assert {result.workload for result in seen.sanitizers} == {"small"}
+    assert {result.workload for result in seen.sanitizers} == {"a hidden workload"}
     assert seen.reproduction is not None
     assert (seen.reproduction.bitwise, seen.reproduction.workload) == (True, "default")
     assert seen.profiler is not None
@@ -218,7 +218,7 @@ def test_a_hazard_makes_it_unsafe(bench: Bench) -> None:
     bench.install("compute-sanitizer", "--save", RACE)
     found = bench.judged("pass")
     assert found.status is Status.UNSAFE
-    assert found.message == "memcheck on small: Race reported in mine"
+    assert found.message == "memcheck on a hidden workload: Race reported in mine"
     assert found.timings == ()
 
 

@@ -4,7 +4,7 @@ from ...state.evidence import SanitizerResult, SanitizerTool
 from ..outside import LOG, CannotRun, Job, Order, Outside, last_line
 from . import compute_sanitizer
 
-DEADLINE_S = 90.0
+DEADLINE_S = 45.0
 
 
 def check(outside: Outside, job: Job, tool: SanitizerTool, own: set[str]) -> SanitizerResult:
