@@ -47,7 +47,9 @@ class Request(NamedTuple):
 
     messages: tuple[Message, ...]
     prompt_count: int
-    """Tokens of the prompt, counted from above."""
+    """Tokens of everything sent, counted from above."""
+    text_count: int
+    """Of that, the messages: an endpoint may ignore the rest."""
     output_tokens: int
     temperature: float
     response_format: dict[str, Any] | None = None
@@ -175,7 +177,7 @@ class Endpoint:
         prompt, completion = reply.prompt_tokens, reply.completion_tokens
         self.counts_tokens = prompt is not None and completion is not None
         if prompt is not None:
-            self.estimate.learn(request.prompt_count, prompt)
+            self.estimate.learn(request.text_count, prompt)
         if completion is not None and completion > held.output_tokens * OVER_LIMIT:
             self.tell("model_over_limit", model=self.model, asked=held.output_tokens, given=completion)
             self._adapt(self.limit_name)
@@ -195,6 +197,8 @@ class Endpoint:
 
     def _call(self, request: Request, output_tokens: int) -> "AIMessage":
         """One call of the client within the time for an answer. Raises Failure."""
+        if self._around.stopping.is_set():
+            raise KeyboardInterrupt
         future: Future[AIMessage] = Future()
         arguments = self._arguments(request, output_tokens)
         client, context, messages = self._opened(), contextvars.copy_context(), to_langchain(request.messages)

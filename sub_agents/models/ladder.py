@@ -16,7 +16,7 @@ from ..answers.json_text import fitting, read_object
 from ..answers.thinking import without_thinking
 from .endpoint import Endpoint, Refused, Request, Spending
 from .protocol import Answer, Ask, EndpointFault, Finish, Message, ModelError, Rung
-from .wire import RawCall, Reply, checked_calls, prompt_count, tool_form
+from .wire import RawCall, Reply, checked_calls, prompt_count, text_count, tool_form
 
 RUNGS: tuple[Rung, ...] = ("json_schema", "tool_call", "json_mode", "text")
 ANSWER_TOOL = "give_answer"
@@ -116,6 +116,7 @@ class LadderModel:
         return Request(
             messages=messages,
             prompt_count=prompt_count(ask),
+            text_count=text_count(ask),
             output_tokens=ask.max_output_tokens,
             temperature=ask.temperature,
             response_format=form,

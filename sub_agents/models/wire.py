@@ -123,11 +123,15 @@ def _checked(id: str, call: RawCall, specs: dict[str, ToolSpec]) -> ToolCall:
     return ToolCall(id=id, name=call.name, arguments=arguments or {}, fault=fault)
 
 
+def text_count(ask: Ask) -> int:
+    """Tokens of an ask's messages, counted from above by `most_tokens`."""
+    return sum(most_tokens(message.text) for message in ask.messages)
+
+
 def prompt_count(ask: Ask) -> int:
-    """Tokens of everything that an ask sends, counted from above by `most_tokens`."""
-    texts = [message.text for message in ask.messages]
-    texts += [json.dumps(call.arguments) for message in ask.messages for call in message.tool_calls]
+    """The same of everything that an ask sends: messages, tool calls, tools and schema."""
+    texts = [json.dumps(call.arguments) for message in ask.messages for call in message.tool_calls]
     texts += [json.dumps(tool_form(tool.name, tool.about, tool.arguments)) for tool in ask.tools]
     if ask.answer_schema is not None:
         texts.append(json.dumps(tool_form("", "x" * 500, ask.answer_schema)))  # With the instruction around it.
-    return sum(map(most_tokens, texts))
+    return text_count(ask) + sum(map(most_tokens, texts))

@@ -123,26 +123,27 @@ def finished(*arguments: str) -> str:
     return done.stdout
 
 
-def killed_when(ready, *arguments: str) -> None:
-    """Starts a run and kills it outright as soon as `ready()` holds."""
+def ended_when(ready, by: signal.Signals, *arguments: str) -> None:
+    """Starts a run and sends it a signal as soon as `ready()` holds; it must end soon after."""
     command = [sys.executable, "-m", "scripted.killed_run", *arguments]
     process = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.DEVNULL, env=dict(os.environ))
     deadline = time.monotonic() + 90
     while not ready() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert ready()
-    process.send_signal(signal.SIGKILL)
-    process.wait(30)
+    process.send_signal(by)
+    process.wait(20)
 
 
-def test_killed_in_a_model_call_a_run_resumes_to_the_same_result(problem_file, tmp_path):
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
+def test_ended_in_a_model_call_a_run_resumes_to_the_same_result(by, problem_file, tmp_path):
     hung = []
 
     def script(body):
         step = written(body)
         if hang and len(server.requests) == 3 and not hung:
             hung.append(body)
-            return say("never heard", delay_s=30)
+            return say("never heard", delay_s=60)
         return step
 
     with ScriptedServer(script) as server:
@@ -151,7 +152,7 @@ def test_killed_in_a_model_call_a_run_resumes_to_the_same_result(problem_file, t
         asked_in_whole = len(server.requests)
         server.requests.clear()
         hang = True
-        killed_when(lambda: bool(hung), "start", str(problem_file), str(tmp_path / "cut"), server.url)
+        ended_when(lambda: bool(hung), by, "start", str(problem_file), str(tmp_path / "cut"), server.url)
         (run_dir,) = (tmp_path / "cut" / "running_sum").iterdir()
         rest = finished("resume", str(run_dir), "-", server.url)
     assert rest == whole
@@ -169,7 +170,9 @@ def test_killed_in_an_evaluation_a_run_resumes_to_the_same_result_and_asks_nothi
         whole = finished("start", str(problem_file), str(tmp_path / "whole"), server.url)
         asked_in_whole = len(server.requests)
         server.requests.clear()
-        killed_when(mark.exists, "start", str(problem_file), str(tmp_path / "cut"), server.url, str(mark))
+        ended_when(
+            mark.exists, signal.SIGKILL, "start", str(problem_file), str(tmp_path / "cut"), server.url, str(mark)
+        )
         (run_dir,) = (tmp_path / "cut" / "running_sum").iterdir()
         rest = finished("resume", str(run_dir), "-", server.url)
     assert rest == whole

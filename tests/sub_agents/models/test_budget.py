@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from scripted_server.server import ScriptedServer, Step, counting, fail, say
 
 from warpsmith.state.errors import InvalidInput
@@ -168,6 +168,19 @@ def test_an_estimate_is_our_own_count_until_real_ones_are_known():
     estimate.learn(4000, 2000)
     estimate.learn(4000, 1000)
     assert estimate.tokens(3000, 1) == 1800 + fixed, "the densest prompt seen decides"
+
+
+def test_a_schema_that_the_endpoint_ignores_does_not_make_later_estimates_too_small(desk, ask):
+    class Wide(BaseModel):
+        model_config = ConfigDict(json_schema_extra={"examples": ["word " * 5000]})
+        x: int
+
+    with ScriptedServer(lambda body: counting(body, '{"x": 1}')) as server:
+        made = desk(server)
+        made.team.ask(ask("a1 " * 2000, answer_schema=Wide))
+        estimated = made.team.bound(ask("a1 " * 2000))[0].prompt_tokens
+        answer = made.team.ask(ask("a1 " * 2000))
+    assert answer.usage.prompt_tokens <= estimated
 
 
 def test_each_role_asks_its_own_model(desk, ask):
