@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from warpsmith.evals.diagnosis_set import COUNTERS, DIAGNOSIS_DIR, KnownKernel, collect, load, read
-from warpsmith.graph.diagnosis import diagnose
+from warpsmith.graph.diagnosis import counters, diagnose
 from warpsmith.state.errors import InvalidInput
 from warpsmith.state.evaluation import KernelResources
 from warpsmith.tools.harness_settings import HarnessSettings
@@ -82,6 +82,19 @@ def test_the_rules_name_the_bottleneck_from_recorded_counters(kernel: KnownKerne
     assert recorded.source_id == kernel.source_id, "the kernel was changed after it was recorded"
     assert recorded.profile.kernels, recorded.profile.reason
     assert recorded.diagnosed(recording.device).bottleneck == kernel.expect
+
+
+@pytest.mark.skipif(not COUNTERS.exists(), reason="counters are recorded on a GPU by record_diagnosis")
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_what_compiling_tells_is_what_the_profiler_measured(kernel: KnownKernel) -> None:
+    recorded = load().of(kernel.name)
+    assert recorded is not None
+    assert recorded.evaluation.compile is not None
+    (static,) = recorded.evaluation.compile.kernels
+    measured = recorded.profile.kernels[0].metrics
+    assert measured["launch__registers_per_thread"] == static.registers
+    assert measured["launch__grid_size"] == static.blocks
+    assert measured[counters.THEORETICAL_OCCUPANCY] == pytest.approx(static.theoretical_occupancy, abs=0.01)
 
 
 @pytest.mark.skipif(not COUNTERS.exists(), reason="counters are recorded on a GPU by record_diagnosis")
