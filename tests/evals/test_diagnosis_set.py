@@ -92,7 +92,9 @@ def test_what_compiling_tells_is_what_the_profiler_measured(kernel: KnownKernel)
     assert recorded.evaluation.compile is not None
     (static,) = recorded.evaluation.compile.kernels
     measured = recorded.profile.kernels[0].metrics
-    assert measured["launch__registers_per_thread"] == static.registers
+    assert static.registers is not None
+    allocated = max(16, -(-static.registers // 8) * 8)
+    assert static.registers <= measured["launch__registers_per_thread"] <= allocated
     assert measured["launch__grid_size"] == static.blocks
     assert measured[counters.THEORETICAL_OCCUPANCY] == pytest.approx(static.theoretical_occupancy, abs=0.01)
 
