@@ -14,7 +14,7 @@ from ...state.program import REDUCTIONS, Load, LoopProgram, Statement
 from ...state.sizes import product, value
 from .triton_expression import HALVES
 from .triton_instructions import ISSUE_RATE, LAUNCH_MS, reached, statement_cost
-from .triton_loop import TileCode, accesses, definitions
+from .triton_loop import TileCode, accesses, definitions, gathers, reduced_axes
 from .triton_passes import Pass, passes, row_printer, split_stores
 from .triton_reduction import Deviations, OnlineExp
 from .triton_row import RowShape, row_shape, tile_code
@@ -90,12 +90,16 @@ def pass_cost(code: TileCode, each: Pass, exact: bool, vector: int) -> float:
     return cost
 
 
-def store_cost(code: TileCode, exact: bool, vector: int) -> float:
-    """Instructions of one lane for each element of a pass that reads and stores whole tiles; 0 if nothing is."""
+def store_cost(code: TileCode, exact: bool, vector: int, runs: bool = False) -> float:
+    """Instructions of one lane for each element of a pass that reads and stores whole tiles; 0 if nothing is.
+
+    In tiles that keep to runs, what is constant along a run costs nothing.
+    """
     _, stores = split_stores(code)
     if not stores:
         return 0.0
-    parts = code.closure([store.name for store in stores], frozenset())
+    once = gathers(code.program) if runs else ()
+    parts = [part for part in code.closure([store.name for store in stores], frozenset()) if part not in once]
     return element_cost(code, parts, exact, vector) + len(stores) * (2 / vector + 0.5)
 
 
@@ -104,8 +108,12 @@ def index_cost(code: TileCode) -> float:
     columns = code.columns
     if columns is None or len(columns.axes) < 2:
         return 0.0
-    broken = [load for load in code.program.loads if columns.collapsed(load.strides) is None]
-    return 10.0 if broken else 0.0
+    return 10.0 if any(gathered(code, load) for load in code.program.loads) else 0.0
+
+
+def gathered(code: TileCode, load: Load) -> bool:
+    """Whether a load does not step evenly through the columns."""
+    return code.columns is not None and code.columns.collapsed(load.strides) is None
 
 
 def vector_width(program: LoopProgram, shape: RowShape, hints: dict[str, int]) -> int:
@@ -143,13 +151,13 @@ class Work:
     reductions: int
 
 
-def work(program: LoopProgram, hints: dict[str, int], exact: bool, online: bool) -> Work:
-    """Traffic and instructions of a reduction."""
-    return _work(program, tuple(sorted(hints.items())), exact, online)
+def work(program: LoopProgram, hints: dict[str, int], exact: bool, online: bool, runs: bool = False) -> Work:
+    """Traffic and instructions of a reduction; with `runs` the last pass keeps to runs of the innermost axis."""
+    return _work(program, tuple(sorted(hints.items())), exact, online, runs)
 
 
 @lru_cache(maxsize=512)
-def _work(program: LoopProgram, known: tuple[tuple[str, int], ...], exact: bool, online: bool) -> Work:
+def _work(program: LoopProgram, known: tuple[tuple[str, int], ...], exact: bool, online: bool, runs: bool) -> Work:
     hints = dict(known)
     code, shape = tile_code(program, row_printer(True), (True, True)), row_shape(program, hints)
     space = value(product(program.space), hints)
@@ -157,13 +165,18 @@ def _work(program: LoopProgram, known: tuple[tuple[str, int], ...], exact: bool,
     vector, made = vector_width(program, shape, hints), passes(code, online)
     index = index_cost(code)
     every = element_cost(code, definitions(program), exact, vector)
-    each_pass = [index + pass_cost(code, each, exact, vector) for each in made]
+    broken = {load.name for load in program.loads if gathered(code, load)}
+    each_pass = [
+        pass_cost(code, each, exact, vector)
+        + index * any(p.name in broken for p in code.closure(each.sources, frozenset()))
+        for each in made
+    ]
     return Work(
         read_bytes=shape.heavy * space * shape.element_bytes,
         written_bytes=len(stores) * space * shape.element_bytes,
         vector=vector,
         held=index + every + 2 * program.levels + len(stores) * (2 / vector + 0.5),
-        passes=(*each_pass, store_cost(code, exact, vector) + (index if stores else 0.0)),
+        passes=(*each_pass, store_cost(code, exact, vector, runs) + (index if stores and not runs else 0.0)),
         states=max((len(each.looped_states) for each in made), default=0),
         reductions=sum(s.op in REDUCTIONS for s in program.body),
     )
@@ -188,12 +201,19 @@ def strided_waste(program: LoopProgram, setting: Mapping[str, SlotValue], hints:
     return hidden * (1 + (16 if aligned and run % 32 == 0 else SECTOR_LOSS_BYTES) / max(1, run))
 
 
+def run_padding(program: LoopProgram, hints: dict[str, int], block: int) -> float:
+    """Elements of whole tiles for each element of a run of the innermost reduced axis."""
+    length = max(1, value(program.space[reduced_axes(program)[-1]], hints))
+    return -(-length // block) * block / length
+
+
 def looped_trips(
     program: LoopProgram, setting: Mapping[str, SlotValue], hints: dict[str, int], programs: int, launches: int = 1
 ) -> Trips:
     """Of a template that goes over rows in chunks of `block_size`."""
     shape, merged = row_shape(program, hints), setting.get("passes", "online") == "online"
-    facts = work(program, hints, bool(setting["exact_math"]), merged)
+    runs = setting.get("apply", "flat") == "runs"
+    facts = work(program, hints, bool(setting["exact_math"]), merged, runs)
     rows, block, warps = int(setting.get("rows_per_program", 1)), int(setting["block_size"]), int(setting["num_warps"])
     per_thread = rows * block / (32 * warps)
     # Unaligned loads of less than four bytes cannot be copied ahead.
@@ -207,7 +227,8 @@ def looped_trips(
         reads=sum(cost > 0 for cost in facts.passes),
         programs=programs,
         num_warps=warps,
-        instructions=padding * sum(cost + overhead for cost in facts.passes if cost > 0),
+        instructions=padding * sum(cost + overhead for cost in facts.passes if cost > 0)
+        + (run_padding(program, hints, block) - padding) * runs * facts.passes[-1],
         flight_bytes=rows * chunk * shape.element_bytes * shape.heavy * ahead,
         registers=24 + per_thread * (facts.states + shape.tiles) * max(1, shape.element_bytes // 4),
         waste=strided_waste(program, setting, hints),

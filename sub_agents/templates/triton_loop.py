@@ -106,6 +106,19 @@ def symbols(program: LoopProgram, values: Mapping[str, tuple[tuple[Size, ...], s
     return tuple(sorted({name for size in sizes for name in factors(size)[1]}))
 
 
+def gathers(program: LoopProgram) -> tuple[Load, ...]:
+    """Loads that change along the reduced axes, but not along the last: a scale for each channel of a group."""
+    columns = group(program, "column", reduced_axes(program))
+    return tuple(
+        load
+        for load in program.loads
+        if len(columns.axes) > 1
+        and columns.collapsed(load.strides) is None
+        and load.strides[columns.axes[-1]] == 0
+        and any(load.strides[a] != 0 and program.space[a] != 1 for a in columns.axes)
+    )
+
+
 def symbols_of(size: Size) -> tuple[str, ...]:
     return factors(size)[1]
 
@@ -149,6 +162,9 @@ class TileCode:
     column_mask: bool = True
     outer: Group | None = None
     """Axes that a program has one index of: then `rows` are a contiguous run within it, which keeps loads coalesced."""
+    runs: bool = False
+    """Whether a tile's columns lie in one run of the last of their axes: at `within` of the run that the scalar `run`
+    numbers. What is constant along such runs is then read once for a whole tile."""
     names: dict[str, str] = field(init=False)
     dtypes: dict[str, str] = field(init=False)
     varies: dict[str, tuple[bool, bool]] = field(init=False)
@@ -204,12 +220,31 @@ class TileCode:
         for position, axis in enumerate(side.axes):
             if axis not in needed:
                 continue
+            if self.runs and side is self.columns:
+                lines.append(f"i{axis} = {self._place_of_run(side, position)}")
+                continue
             inner = product(side.sizes[position + 1 :])
             text = side.index if inner == 1 else f"{side.index} // {size_text(inner)}"
             if position > 0:
                 text += f" % {size_text(side.sizes[position])}"
             lines.append(f"i{axis} = {text}")
         return lines
+
+    def _place_of_run(self, side: Group, position: int) -> str:
+        """An index along one of the columns' axes, where tiles keep to runs of the last one."""
+        last = len(side.axes) - 1
+        if position == last:
+            return "within"
+        inner = product(side.sizes[position + 1 : last])
+        text = "run" if inner == 1 else f"run // {size_text(inner)}"
+        return f"{text} % {size_text(side.sizes[position])}" if position > 0 else text
+
+    def _moves(self, access: Load | Store) -> tuple[bool, bool]:
+        """Whether an access differs between the rows, and between the columns, of one tile."""
+        along_rows, along_columns = self.load_varies(access)
+        if self.runs and self.columns is not None:
+            along_columns = access.strides[self.columns.axes[-1]] != 0
+        return along_rows, along_columns
 
     def _split_axes(self, side: Group, names: set[str]) -> set[int]:
         axes: set[int] = set()
@@ -253,13 +288,14 @@ class TileCode:
     def load_line(self, load: Load, access: Access) -> str:
         offset = self._offset(load)
         pointer = f"{load.value}_ptr + {offset}" if offset else f"{load.value}_ptr"
-        if not any(self.varies[load.name]):
+        moves = self._moves(load)
+        if not any(moves):
             pointer += f" + tl.zeros({self.printer.unit}, tl.int32)"
         arguments = [pointer]
-        mask = self._mask(self.varies[load.name])
+        mask = self._mask(moves)
         if mask:
             arguments.append(f"mask={mask}, other=0")
-        streams = all(self.varies[load.name]) or self.columns is None
+        streams = all(moves) or self.columns is None
         if streams and access.load_eviction:
             arguments.append(f'eviction_policy="{access.load_eviction}"')
         elif access.load_eviction == "evict_first":

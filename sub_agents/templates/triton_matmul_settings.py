@@ -51,7 +51,8 @@ def default_setting(program: MatmulProgram, hints: dict[str, int], device: Devic
         # Bound by the tiles that the epilogue reads and writes: many small programs keep more of them under way.
         tile_m, tile_n, split_k = min(tile_m, 64), min(tile_n, 128), 1
     big = tile_m * tile_n >= 128 * 128
-    stages = 3 if big else 4
+    # Four stages of the largest tile just fit, and bring 7% over three.
+    stages = 4 if half or not big else 3
     return {
         "tile_m": tile_m,
         "tile_n": tile_n // products(program),
@@ -59,7 +60,7 @@ def default_setting(program: MatmulProgram, hints: dict[str, int], device: Devic
         "num_warps": 8 if big else 4,
         "num_stages": max(2, min(stages, -(-sizes.k // (tile_k * split_k)))),
         "split_k": split_k,
-        "epilogue_loads": "early" if short else "late",
+        "epilogue_loads": "late",
         "loads": _loads(program, hints, device),
     }
 
@@ -78,8 +79,8 @@ def flight_bytes(program: MatmulProgram, setting: Setting, hints: dict[str, int]
     shared = shared_bytes(widened(program, setting), program.a.dtype)
     factor_bytes = (tile_m + products(program) * tile_n) * tile_k * element_bytes
     loaded = sum(load.strides[-2] != 0 and load.strides[-1] != 0 for load in program.loads)
-    # One after the other, or at once.
-    share = 0.7 if setting.get("epilogue_loads") == "early" else 0.35
+    # One after the other; asked for at once they take registers that other programs would need.
+    share = 0.5 if setting.get("epilogue_loads", "late") == "late" else 0.4
     held = residents(shared, widened(program, setting), most=16)
     return share * held * (factor_bytes + loaded * tile_m * tile_n * element_bytes)
 
@@ -107,12 +108,14 @@ def skinny_setting(sizes: Extent, device: DeviceSheet) -> Setting:
     while split < 32 and 2 * split * count <= 4 * device.sm_count and sizes.k >= 2 * split * 4 * 64:
         split *= 2
     tile_m, tile_n = (16, tile) if sizes.m <= sizes.n else (tile, 16)
+    # Longer rows of the large factor a step: fewer, longer runs of memory.
+    tile_k = 128 if sizes.k >= 128 * 5 * split else 64
     return {
         "tile_m": tile_m,
         "tile_n": tile_n,
-        "tile_k": 64,
+        "tile_k": tile_k,
         "num_warps": 4 if tile == 64 else 2,
-        "num_stages": max(2, min(5, -(-sizes.k // (64 * split)))),
+        "num_stages": max(2, min(5, -(-sizes.k // (tile_k * split)))),
         "split_k": split,
     }
 

@@ -4,8 +4,11 @@ The flat tile runs along the contiguous output; the two-dimensional one gives ea
 transposed operands are read in whole sectors and operands that are constant along rows or columns are read once.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from ...state.device import DeviceSheet
-from ...state.program import LoopProgram, MatmulProgram
+from ...state.program import Load, LoopProgram, MatmulProgram, Statement
 from ...state.sizes import Size, product, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
@@ -29,8 +32,8 @@ class TritonPointwise:
     ) -> tuple[Slot, ...]:
         assert isinstance(program, LoopProgram)
         numel = numel_of(program, hints)
-        # 32 bytes a thread and tensor: two 16-byte accesses in flight for each of 128 threads.
-        preferred = 128 * max(1, 32 // element_bytes(program))
+        # 16 bytes a thread and tensor for each of 128 threads.
+        preferred = 128 * max(1, 16 // element_bytes(program))
         blocks = tuple(b for b in (128, 256, 512, 1024, 2048, 4096, 8192) if b <= max(128, 2 * numel))
         spread = max(1, numel // (2 * device.sm_count))
         block = max((b for b in blocks if b <= min(preferred, max(128, spread))), default=128)
@@ -40,12 +43,15 @@ class TritonPointwise:
             layout, columns, block = "two_sided", 64, min(4096, blocks[-1])
         elif len(layouts) > 1:
             extent = value(product(program.space[a] for a in trailing_axes(program)), hints)
-            columns = max(16, min(block, 1 << max(0, extent - 1).bit_length()))
+            # Two accesses a thread, where some of them are shared along a row.
+            twice = max(b for b in blocks if b <= 2 * block)
+            columns = max(16, min(twice, 1 << max(0, extent - 1).bit_length()))
             times = [
-                pointwise_ms(program, PointwiseShape(side, block, columns, 4, not is_rounded(program)), hints, device)
+                pointwise_ms(program, PointwiseShape(side, twice, columns, 4, not is_rounded(program)), hints, device)
                 for side in layouts
             ]
-            layout = "two_sided" if times[1] < 0.97 * times[0] else "flat"
+            if times[1] < 0.97 * times[0]:
+                layout, block = "two_sided", twice
         widths = tuple(sorted({*(c for c in (16, 32, 64, 128, 256, 512, 1024, 2048) if c <= blocks[-1]), columns}))
         slots = [
             Slot(name="block_size", role="configuration", choices=blocks, default=block, about="elements a program"),
@@ -131,11 +137,8 @@ class TritonPointwise:
         stores = [code.store_name(store) for store in program.stores]
         parts = code.closure([store.name for store in program.stores], frozenset())
         names = [*(part.name for part in parts), *stores]
-        lines = self._index_lines(code)
-        for side in groups:
-            lines += code.index_lines(side, names)
-        lines += code.lines(parts, access)
-        lines += [code.store_line(store, access) for store in program.stores]
+        lines = [line for side in groups for line in code.index_lines(side, names)]
+        body = [*code.lines(parts, access), *(code.store_line(store, access) for store in program.stores)]
         tiled = [code.rows] if columns is None else [code.rows, columns]
         counts = [f"cdiv({loop.size_text(side.extent)}, {size})" for side, size in zip(tiled, sizes, strict=False)]
         whole = "" if code.outer is None else f"{loop.size_text(code.outer.extent)} * "
@@ -149,11 +152,31 @@ class TritonPointwise:
             "programs": int(setting["programs"]),
             "stages": int(setting["stages"]),
             "num_warps": int(setting["num_warps"]),
-            "body": "\n".join(lines),
+            "body": "\n".join([*self._index_lines(code), *lines, *self._guarded(code, body, parts, access, setting)]),
             "host_tiles": whole + " * ".join(f"triton.{count}" for count in counts),
             "kernel_tiles": whole + " * ".join(f"tl.{count}" for count in counts),
             "may_be_empty": not isinstance(product(program.space), int) or product(program.space) == 0,
         }
+
+    def _guarded(
+        self,
+        code: loop.TileCode,
+        body: list[str],
+        parts: Sequence[Load | Statement],
+        access: loop.Access,
+        setting: Setting,
+    ) -> list[str]:
+        """The body, and for whole tiles the same without masks: a mask that ends anywhere keeps accesses narrow."""
+        if code.columns is not None or not code.row_mask or setting["programs"]:
+            return body
+        whole = replace(code, row_mask=False)
+        plain = [*whole.lines(parts, access), *(whole.store_line(store, access) for store in code.program.stores)]
+        return [
+            f"if (tile + 1) * TILE <= {loop.size_text(code.rows.extent)}:",
+            *(f"    {line}" for line in plain),
+            "else:",
+            *(f"    {line}" for line in body),
+        ]
 
     def _index_lines(self, code: loop.TileCode) -> list[str]:
         if code.columns is None:

@@ -31,14 +31,16 @@ def pointwise_ms(program: LoopProgram, shape: PointwiseShape, hints: dict[str, i
     tiles = max(1, -(-numel // shape.block))
     launched = min(tiles, shape.programs) if shape.programs else tiles
     registers = 24 + shape.block / threads * facts.streams
-    resident = max(1, min(32, 2048 // threads, int(65536 // (max(32, registers) * threads))))
+    # Few of a thread's elements of all streams are alive at once.
+    resident = max(1, min(32, 2048 // threads, int(65536 // (max(32, (registers + 24) / 2) * threads))))
     held = min(resident, max(1.0, launched / device.sm_count))
     # A looping program waits for its tile before it asks for the next.
     moved = facts.read_bytes + facts.written_bytes
-    flight = held * shape.block * moved / max(1, numel) * (0.7 if shape.programs else 1.0)
+    # Measured: 16 bytes a thread and stream are enough where a multiprocessor is full of threads.
+    flight = 1.5 * held * shape.block * moved / max(1, numel) * (0.7 if shape.programs else 1.0)
     memory = moved / device.copy_bytes_per_s / max(1e-3, reached(flight))
     busy = min(1.0, launched / device.sm_count) * min(1.0, held * shape.num_warps / 8)
-    start = 20 * threads / shape.block
+    start = 6 * threads / shape.block
     issue = numel * facts.padding * (facts.instructions + start) / (device.sm_count * ISSUE_RATE * busy)
     total = max(memory, issue) + 0.1 * min(memory, issue)
     return 1e3 * total * (3.0 if registers > 200 else 1.0) + LAUNCH_MS

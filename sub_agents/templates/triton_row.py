@@ -144,8 +144,12 @@ def access(setting: Setting) -> loop.Access:
 
 def access_slots(program: LoopProgram, shape: RowShape) -> tuple[Slot, ...]:
     """Slots that every reduction template has."""
+    # What is read once need not stay in the cache.
+    _, tile_stores = split_stores(tile_code(program, row_printer(True), (True, True)))
+    once = program.levels == 1 and not tile_stores
+    eviction = "evict_first" if once else "default"
     return (
-        Slot(name="load_eviction", role="memory", choices=("default", "evict_first", "evict_last"), default="default"),
+        Slot(name="load_eviction", role="memory", choices=("default", "evict_first", "evict_last"), default=eviction),
         Slot(name="store_cache", role="memory", choices=("default", "cs"), default="default"),
         Slot(name="exact_math", role="compute", choices=(True, False), default=not shape.rounded),
         *specialise_slots(program),
@@ -228,6 +232,17 @@ def pass_body(code: loop.TileCode, each: Pass, schedule: RowSchedule, stream: lo
     return lines + each.merge_lines()
 
 
+def run_slots(program: LoopProgram) -> tuple[Slot, ...]:
+    """How the last pass goes over the columns, where some loads are constant along runs of them."""
+    code = tile_code(program, row_printer(True), (True, True))
+    last = loop.reduced_axes(program)[-1]
+    _, tile_stores = split_stores(code)
+    if not tile_stores or not loop.gathers(program) or any(store.strides[last] == 0 for store in tile_stores):
+        return ()
+    about = "in tiles that keep to a run of the innermost reduced axis, or over all reduced axes as one"
+    return (Slot(name="apply", role="memory", choices=("runs", "flat"), default="runs", about=about),)
+
+
 def store_body(code: loop.TileCode, schedule: RowSchedule, stream: loop.Access) -> list[str]:
     """Lines of one chunk of the pass that writes whole tiles."""
     assert code.columns is not None
@@ -249,5 +264,8 @@ def looped_tile_is_legal(program: LoopProgram, setting: Setting, hints: dict[str
         return False
     staged = (int(setting["stages"]) - 1) * elements * shape.element_bytes * shape.tiles
     if staged > device.shared_bytes_per_block // 2:
+        return False
+    if int(setting["stages"]) > 1 and setting.get("apply", "flat") == "flat" and loop.gathers(program):
+        # Copied ahead element by element: several times as slow as without a pipeline.
         return False
     return elements >= threads or int(setting["num_warps"]) <= 4

@@ -4,11 +4,12 @@ Softmax takes two passes instead of three and a variance one instead of two (see
 may run backwards, so that it starts on what the pass before left in the cache.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
-from ...state.sizes import Size
+from ...state.sizes import Size, product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
@@ -30,6 +31,7 @@ from .triton_row import (
     row_context,
     row_shape,
     rows_default,
+    run_slots,
     store_body,
     tile_slots,
 )
@@ -71,6 +73,7 @@ class TritonRowLooped:
             *tile_slots(program, hints),
             *access_slots(program, shape),
             *pass_slots(program),
+            *run_slots(program),
         )
 
     def legal(
@@ -120,11 +123,27 @@ class TritonRowLooped:
                     "lines": body,
                     "after": after,
                     "reverse": False,
+                    "runs": "",
                 }
             )
         if tile_stores:
-            lines = store_body(code, schedule, stream)
-            reverse = bool(setting["reverse_last"])
-            rendered.append({"about": "Apply", "init": [], "lines": lines, "after": [], "reverse": reverse})
+            rendered.append(self._apply(code, setting, schedule, stream))
         tail = [code.store_line(store, stream) for store in row_stores]
         return {"head": head, "passes": rendered, "tail": tail}
+
+    def _apply(
+        self, code: loop.TileCode, setting: Setting, schedule: RowSchedule, stream: loop.Access
+    ) -> dict[str, Any]:
+        """The pass that writes whole tiles."""
+        columns, runs = code.columns, setting.get("apply", "flat") == "runs"
+        assert columns is not None
+        tiled = replace(code, runs=True, column_mask=True) if runs else code
+        return {
+            "about": "Apply",
+            "init": [],
+            "lines": store_body(tiled, schedule, stream),
+            "after": [],
+            "reverse": bool(setting["reverse_last"]),
+            "runs": loop.size_text(columns.sizes[-1]) if runs else "",
+            "run_count": loop.size_text(product(columns.sizes[:-1])),
+        }
