@@ -10,7 +10,7 @@ from typing import ParamSpec
 import typer
 
 from ..state.errors import WarpsmithError
-from .commands import batch, doctor, evaluate, failures, optimize
+from .commands import batch, doctor, evaluate, failures, library, optimize
 
 P = ParamSpec("P")
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -50,6 +50,11 @@ app.command("optimize")(guarded(optimize.optimize_command))
 app.command("batch")(guarded(batch.batch_command))
 app.command("evaluate")(guarded(evaluate.evaluate_command))
 app.command("doctor")(guarded(doctor.doctor_command))
+shelf = typer.Typer(name="library", help="Verified kernels that earlier runs have left.", no_args_is_help=True)
+shelf.command("list")(guarded(library.list_command))
+shelf.command("show")(guarded(library.show_command))
+shelf.command("export")(guarded(library.export_command))
+app.add_typer(shelf)
 app.command("failures")(guarded(failures.failures_command))
 
 

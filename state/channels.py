@@ -89,6 +89,9 @@ class Context(BaseModel):
     baselines: str | None = Field(
         default=None, title="Baselines file", description="File of cached baseline times, read and added to"
     )
+    library: str | None = Field(
+        default=None, title="Library", description="File of verified kernels of earlier runs, read and added to"
+    )
     out: str = Field(default="runs", title="Output folder", description="Folder that run directories are made in")
     record: str | None = Field(
         default=None, title="Record to", description="File to record every answer of the harness in, for a replay"

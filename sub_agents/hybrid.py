@@ -1,7 +1,7 @@
 """Offline writers and a model together: what templates can do costs nothing, the model is asked for the rest."""
 
 from ..state.brief import Brief
-from ..state.candidate import Candidate
+from ..state.candidate import Candidate, SlotValue
 from .writer import Writer
 
 
@@ -23,6 +23,11 @@ class HybridWriter:
                 made = writer.propose(brief.model_copy(update={"tried": known}), room)
                 found += [candidate for candidate in made if candidate.id not in known][:room]
         return found
+
+    def reproduce(self, brief: Brief, slots: dict[str, SlotValue]) -> Candidate | None:
+        """The offline writer's candidate with these slots; None where it cannot make one."""
+        make = getattr(self._offline, "reproduce", None)
+        return make(brief, slots) if make else None
 
 
 def model_share(brief: Brief, n: int) -> int:

@@ -96,6 +96,29 @@ class OfflineWriter:
                 found.append(candidate)
         return found
 
+    def reproduce(self, brief: Brief, slots: dict[str, SlotValue]) -> Candidate | None:
+        """The candidate that these slots stand for on the brief's problem; None where they are not legal there.
+
+        Steps are matched by their order, since their names may differ.
+        """
+        forward, spaces = brief.plan.forward, self._spaces(brief.plan, brief.device)
+        steps = [step.name for step in forward.steps if step.name in spaces] if forward else []
+        theirs = list(dict.fromkeys(name.partition(".")[0] for name in slots))
+        if forward is None or not steps or len(steps) != len(theirs):
+            return None
+        names = dict(zip(theirs, steps, strict=True))
+        renamed = {f"{names[name.partition('.')[0]]}.{name.partition('.')[2]}": value for name, value in slots.items()}
+        combination = _parse(make_candidate("", self._language, slots=renamed), spaces)
+        if combination is None:
+            return None
+        fitted = {
+            name: Choice.of(choice.template, slot_moves.carried(spaces[name].slots(choice.template), choice.values))
+            for name, choice in combination.items()
+        }
+        if not all(spaces[name].legal(choice.template)(choice.values) for name, choice in fitted.items()):
+            return None
+        return self._candidate(brief, forward, spaces, fitted)
+
     def _spaces(self, plan: Plan, device: DeviceSheet) -> dict[str, StepSpace]:
         """The choices for every kernel step, the step with the most work first; empty if some step has none."""
         spaces: dict[str, StepSpace] = {}

@@ -26,6 +26,8 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
     require_gpu: options.RequireGpu = False,
     dry_run: options.DryRun = False,
     out: options.Out = None,
+    library: options.LibraryFile = None,
+    no_library: options.NoLibrary = False,
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="[RUN]", help="Go on with a run directory, or the latest run")
     ] = None,
@@ -60,6 +62,7 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
         money=money,
         arch=arch,
         out=out,
+        library=options.library_of(library, no_library, out, record or replay),
         baselines=baselines,
         gpu=gpu,
         record=record,

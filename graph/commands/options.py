@@ -18,6 +18,10 @@ Strategy = Annotated[
     str | None,
     typer.Option("--strategy", metavar="phased|chain|beam|ranked|islands|mcts", help="How the search goes on [phased]"),
 ]
+LibraryFile = Annotated[
+    Path | None, typer.Option("--library", help="File of earlier runs' kernels [library.sqlite in the output folder]")
+]
+NoLibrary = Annotated[bool, typer.Option("--no-library", help="Neither use earlier runs' kernels nor keep this one's")]
 Arch = Annotated[str | None, typer.Option("--arch", help="Target of a dry run [sm_90]")]
 RequireGpu = Annotated[bool, typer.Option("--require-gpu", help="Fail where there is no GPU, in place of a dry run")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Do not use a GPU: everything is estimated, nothing timed")]
@@ -80,6 +84,15 @@ def prices_of(given: list[str] | None) -> dict[str, dict[str, float]] | None:
             raise InvalidInput(f"--price {option}: give MODEL=IN,OUT per million tokens, as my-model=1.5,6") from None
         found[model] = {"prompt": prompt, "completion": completion}
     return found or None
+
+
+def library_of(given: Path | None, without: bool, out: Path | None, recording: object) -> Path | None:
+    """The library of a run: none for a recording, whose answers must not depend on what ran before."""
+    if without and given is not None:
+        raise InvalidInput("--library and --no-library exclude each other; give one of them")
+    if without or (recording is not None and given is None):
+        return None
+    return given or (out or Path("runs")) / "library.sqlite"
 
 
 def settings_of(*, dry_run: bool, require_gpu: bool, **given: Any) -> dict[str, Any]:

@@ -1,13 +1,17 @@
 """Nodes between and after the phases: seeds, cross-validation, the final check, the report."""
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 from langgraph.runtime import Runtime
 
 from ...state.channels import Context, State, Update
 from ...state.evaluation import Evaluation, Status
-from ...state.trajectory import Phase
+from ...state.trajectory import Phase, Result
+from ..library import Library, LibraryEntry, structure_key
 from ..report import write_report
 from ..search import next_phase
-from ..services import close_services
+from ..services import Services, close_services
 from .start import context_of, services_of, tell
 
 
@@ -72,6 +76,8 @@ def report(state: State, runtime: Runtime[Context]) -> Update:
     services = services_of(state.run_dir, runtime)
     seconds = state.seconds_used + services.lap()
     result = write_report(state.model_copy(update={"seconds_used": seconds}), services, context_of(runtime))
+    if result.outcome == "verified" and result.best and context_of(runtime).library:
+        _keep_in_library(result, services, Library(Path(str(context_of(runtime).library))))
     tell(
         services,
         runtime,
@@ -87,6 +93,26 @@ def report(state: State, runtime: Runtime[Context]) -> Update:
     )
     close_services(state.run_dir)
     return {"seconds_used": seconds}
+
+
+def _keep_in_library(result: Result, services: Services, library: Library) -> None:
+    """A verified kernel, for later runs on problems of this structure."""
+    structure = structure_key(services.plan)
+    if not structure or result.device is None or result.best is None:
+        return
+    library.add(
+        LibraryEntry(
+            candidate=services.run.candidate(result.best),
+            structure=structure,
+            gpu=result.device.name,
+            problem=result.problem,
+            problem_id=result.problem_id,
+            workloads={timing.workload: timing.candidate.median_ms for timing in result.timings},
+            speedup=result.speedup or 0.0,
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            warpsmith_version=result.warpsmith_version,
+        )
+    )
 
 
 def _dry_verdict(first: Evaluation | None) -> Evaluation | None:

@@ -1,11 +1,13 @@
 """Nodes of the loop that explore, rewrite and tune share: open a round, propose, evaluate, learn, record."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
 from ...state.base import digest
+from ...state.brief import Brief
 from ...state.candidate import Candidate
 from ...state.channels import Context, Diagnosis, EvaluateTask, ProposeTask, State, Update
 from ...state.errors import InfraError
@@ -16,6 +18,7 @@ from ..diagnosis import bottleneck, product_flops
 from ..experience import confirms, needs_confirming
 from ..feedback import Goal, make_feedback
 from ..keeping import ranked, sol_fraction, target_gap
+from ..library import Library, offered
 from ..rounds import after_round
 from ..search import quota_left
 from ..services import Services
@@ -61,12 +64,24 @@ def propose(state: ProposeTask, runtime: Runtime[Context]) -> Update:
     """Asks one writer for candidates and keeps their sources in the run directory."""
     services = services_of(state.run_dir, runtime)
     writer = services.writers.get(state.request.language)
-    candidates = writer.propose(services.brief(state), state.request.n) if writer else []
-    asked = f"{state.request.directive} {state.request.tag}".strip()
-    for candidate in candidates[: state.request.n]:
+    brief, wanted = services.brief(state), state.request.n
+    candidates = _from_library(brief, services, context_of(runtime))[:wanted]
+    asked = {candidate.id: "library" for candidate in candidates}
+    if writer and len(candidates) < wanted:
+        brief = brief.model_copy(update={"tried": brief.tried | set(asked)})
+        candidates += writer.propose(brief, wanted - len(candidates))[: wanted - len(candidates)]
+    request = f"{state.request.directive} {state.request.tag}".strip()
+    for candidate in candidates:
         order = (state.round, state.request.part)
-        services.run.add_candidate(candidate.model_copy(update={"asked": asked}), order)
-    return {"proposed": [candidate.id for candidate in candidates[: state.request.n]]}
+        services.run.add_candidate(candidate.model_copy(update={"asked": asked.get(candidate.id, request)}), order)
+    return {"proposed": [candidate.id for candidate in candidates]}
+
+
+def _from_library(brief: Brief, services: Services, context: Context) -> list[Candidate]:
+    """Kernels of earlier runs, before the first candidate of their language."""
+    if context.library is None or any(row.language == brief.language for row in services.run.rows()):
+        return []
+    return offered(Library(Path(context.library)), brief, services.writers.get(brief.language))
 
 
 def schedule(state: State, runtime: Runtime[Context]) -> Update:
