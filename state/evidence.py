@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from .base import Record
 
 SanitizerTool = Literal["memcheck", "racecheck", "initcheck", "synccheck"]
-KernelKind = Literal["own", "pytorch", "inductor", "cublas", "cudnn", "cutlass", "cub", "other"]
+KernelKind = Literal["own", "pytorch", "inductor", "cublas", "cudnn", "cutlass", "cub", "copy", "other"]
 
 
 class Hazard(Record):
