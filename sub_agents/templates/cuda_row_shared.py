@@ -69,7 +69,7 @@ class CudaRowShared:
         slots = [
             Slot(name="num_warps", role="configuration", choices=(4, 8, 16, 32), default=warps, about="a block"),
             Slot(name="vector", role="memory", choices=vector_choices(program), default=width, about="elements a load"),
-            Slot(name="load", role="memory", choices=tuple(LOADS), default="streaming"),
+            Slot(name="load", role="memory", choices=tuple(LOADS), default="cached"),
             Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),
             Slot(
                 name="held_kib", role="memory", choices=HELD_KIB, default=kib, about="shared memory for a block's part"

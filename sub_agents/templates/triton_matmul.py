@@ -148,6 +148,9 @@ class TritonMatmul:
         if shared_bytes(setting, dtype) + epilogue_bytes(folded, setting) > device.shared_bytes_per_block:
             return False
         sizes = wide_extent(folded, hints)
+        if setting["persistent"] and sizes.k <= tile_k:
+            # There is no loop whose loads a flattened grid could start early.
+            return False
         if splits > 1 and (bool(setting["persistent"]) or splits * tile_k > sizes.k):
             return False
         if not worthwhile(sizes, setting, device):

@@ -102,19 +102,20 @@ MOST_SKINNY = 16
 def skinny_setting(sizes: Extent, device: DeviceSheet) -> Setting:
     """For a product bound by reading one operand: all programs run at once, each with many loads under way."""
     short, long = sorted((sizes.m, sizes.n))
-    tile = 64 if sizes.batch * long >= 64 * 2 * device.sm_count else 32
+    rows = sizes.batch * long
+    tile = 128 if rows >= 128 * 7 * device.sm_count // 4 else 64 if rows >= 64 * 2 * device.sm_count else 32
     count = sizes.batch * -(-long // tile) * -(-short // 16)
     split = 1
     while split < 32 and 2 * split * count <= 4 * device.sm_count and sizes.k >= 2 * split * 4 * 64:
         split *= 2
     tile_m, tile_n = (16, tile) if sizes.m <= sizes.n else (tile, 16)
     # Longer rows of the large factor a step: fewer, longer runs of memory.
-    tile_k = 128 if sizes.k >= 128 * 5 * split else 64
+    tile_k = 128 if tile < 128 and sizes.k >= 128 * 5 * split else 64
     return {
         "tile_m": tile_m,
         "tile_n": tile_n,
         "tile_k": tile_k,
-        "num_warps": 4 if tile == 64 else 2,
+        "num_warps": 4 if tile >= 64 else 2,
         "num_stages": max(2, min(5, -(-sizes.k // (tile_k * split)))),
         "split_k": split,
     }
