@@ -37,18 +37,23 @@ class WrittenAnswers(Record):
 
     problem: str
     written_by: str
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the run that they were written for."""
     answers: tuple[WrittenAnswer, ...] = Field(min_length=1)
 
 
 class WrittenModel:
-    """A `ChatModel` that gives each role its next answer, whatever it is asked. `asked` keeps every ask in order."""
+    """A `ChatModel` that gives each role its next answer, whatever it is asked.
+
+    `asked` keeps every ask, `given` every answer with what it was made from, in order.
+    """
 
     def __init__(self, answers: Iterable[WrittenAnswer], name: str = "written") -> None:
         self._name = name
         self._lock = threading.Lock()
         self._left: defaultdict[Role, deque[WrittenAnswer]] = defaultdict(deque)
         self.asked: list[Ask] = []
-        self.given: list[tuple[Ask, Answer]] = []
+        self.given: list[tuple[Answer, WrittenAnswer]] = []
         for answer in answers:
             self._left[answer.role].append(answer)
 
@@ -60,12 +65,17 @@ class WrittenModel:
                 raise EndpointFault(f"no written answer is left for the {ask.role}")
             written = self._left[ask.role].popleft()
             answer = self._answer(ask, written)
-            self.given.append((ask, answer))
+            self.given.append((answer, written))
             return answer
 
-    def left(self) -> int:
+    @property
+    def unasked(self) -> list[WrittenAnswer]:
         """Answers that nobody asked for yet."""
-        return sum(map(len, self._left.values()))
+        return [written for queue in self._left.values() for written in queue]
+
+    def left(self) -> int:
+        """How many these are."""
+        return len(self.unasked)
 
     def _answer(self, ask: Ask, written: WrittenAnswer) -> Answer:
         parsed = written.parsed

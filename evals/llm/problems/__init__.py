@@ -1,0 +1,1 @@
+"""Problem files; each is a script of its own, loaded by path."""
