@@ -17,7 +17,7 @@ from .triton_instructions import ISSUE_RATE, LAUNCH_MS, reached, statement_cost
 from .triton_loop import TileCode, accesses, definitions, gathers, reduced_axes
 from .triton_passes import Pass, passes, row_printer, split_stores
 from .triton_reduction import Deviations, OnlineExp
-from .triton_row import RowShape, row_shape, tile_code
+from .triton_row import RowShape, row_shape, tile_code, whole_tiles
 
 SOLO_GAIN = 1.5
 """How much more than its share of the bandwidth one multiprocessor can draw when others idle."""
@@ -230,7 +230,8 @@ def looped_trips(
         instructions=padding * sum(cost + overhead for cost in facts.passes if cost > 0)
         + (run_padding(program, hints, block) - padding) * runs * facts.passes[-1],
         flight_bytes=rows * chunk * shape.element_bytes * shape.heavy * ahead,
-        registers=24 + per_thread * (facts.states + shape.tiles) * max(1, shape.element_bytes // 4),
+        registers=24
+        + per_thread * (facts.states + whole_tiles(program, setting, shape)) * max(1, shape.element_bytes // 4),
         waste=strided_waste(program, setting, hints),
         launches=launches,
         latency_us=(STEP_US if ahead == 1 else AHEAD_US) * sum(cost > 0 for cost in facts.passes) * -(-share // block),

@@ -1,9 +1,11 @@
 """What the reduction templates share: a program as rows and columns, tile choices, names for the kernel files."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ...state.candidate import SlotValue
 from ...state.device import DeviceSheet
 from ...state.program import Load, LoopProgram, MatmulProgram
 from ...state.sizes import product, value
@@ -254,15 +256,22 @@ def store_body(code: loop.TileCode, schedule: RowSchedule, stream: loop.Access) 
     return lines + [code.store_line(store, stream) for store in tile_stores]
 
 
+def whole_tiles(program: LoopProgram, setting: Mapping[str, SlotValue], shape: RowShape) -> int:
+    """Tiles that a step of a loop holds, without what it reads once a run."""
+    return shape.tiles - (len(loop.gathers(program)) if setting.get("apply", "flat") == "runs" else 0)
+
+
 def looped_tile_is_legal(program: LoopProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> bool:
     """Registers for accumulators and streams, and shared memory for pipelined loads."""
     shape = row_shape(program, hints)
     elements, threads = int(setting["rows_per_program"]) * int(setting["block_size"]), 32 * int(setting["num_warps"])
-    states = 2 * max(1, len([s for s in program.body if s.op.startswith("reduce_")]))
+    # Pairs of reductions that share a pass carry little more than one of them.
+    states = 1 + max(1, len([s for s in program.body if s.op.startswith("reduce_")]))
+    tiles = whole_tiles(program, setting, shape)
     budget = min(128, device.registers_per_sm // threads - 24)
-    if elements * (states + shape.tiles) * max(1, shape.element_bytes // 4) / threads > budget:
+    if elements * (states + tiles) * max(1, shape.element_bytes // 4) / threads > budget:
         return False
-    staged = (int(setting["stages"]) - 1) * elements * shape.element_bytes * shape.tiles
+    staged = (int(setting["stages"]) - 1) * elements * shape.element_bytes * tiles
     if staged > device.shared_bytes_per_block // 2:
         return False
     if int(setting["stages"]) > 1 and setting.get("apply", "flat") == "flat" and loop.gathers(program):
