@@ -159,6 +159,7 @@ class Endpoint:
         """One request within the budget. What a lost answer may have cost is booked in full."""
         prompt = self.estimate.tokens(request.prompt_count, len(request.messages))
         held = self.ledger.hold(prompt, request.output_tokens, self.price)
+        self._opened()  # Importing the client is no part of an answer's time.
         started = time.monotonic()
         try:
             reply = reply_of(self._call(request, held.output_tokens))

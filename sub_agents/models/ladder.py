@@ -16,7 +16,7 @@ from ..answers.json_text import fitting, read_object
 from ..answers.thinking import without_thinking
 from .endpoint import Endpoint, Refused, Request, Spending
 from .protocol import Answer, Ask, EndpointFault, Finish, Message, ModelError, Rung
-from .wire import RawCall, Reply, checked_calls, prompt_count, text_count, tool_form
+from .wire import RawCall, Reply, checked_calls, prompt_count, text_count, tool_form, written_calls
 
 RUNGS: tuple[Rung, ...] = ("json_schema", "tool_call", "json_mode", "text")
 ANSWER_TOOL = "give_answer"
@@ -140,7 +140,7 @@ class LadderModel:
         if finish == "refused":
             why = " ".join(cleaned(reply.refusal).split())[:MOST_REFUSAL]
             return Answer(finish=finish, fault=f"the model refused{f': {why}' if why else ''}", **facts)
-        calls, given = _split(reply.calls, ask)
+        calls, given = _split(reply.calls or written_calls(text, ask.tools), ask)
         parsed, fault = self._parsed(text, given, ask)
         if calls and parsed is None:
             return Answer(finish="tool_calls", tool_calls=checked_calls(calls, ask.tools), **facts)

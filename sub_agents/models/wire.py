@@ -1,6 +1,7 @@
 """Between our records and LangChain's messages."""
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
@@ -11,6 +12,9 @@ from .protocol import Ask, Message, ToolCall, ToolSpec
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
+
+
+WRITTEN_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
 
 class RawCall(NamedTuple):
@@ -78,6 +82,23 @@ def reply_of(message: "AIMessage") -> Reply:
         completion_tokens=completion,
         reasoning_tokens=max(reasoning, 0),
     )
+
+
+def written_calls(text: str, tools: tuple[ToolSpec, ...]) -> tuple[RawCall, ...]:
+    """Tool calls that stand in the text as the model's own template writes them: the server did not read them."""
+    names = {tool.name for tool in tools}
+    found = []
+    for number, written in enumerate(WRITTEN_CALL.findall(text)):
+        try:
+            value = json.loads(written, strict=False)
+        except ValueError:
+            continue
+        if isinstance(value, dict) and value.get("name") in names:
+            arguments = value.get("arguments")
+            found.append(
+                RawCall(f"written_{number}", value["name"], arguments if isinstance(arguments, dict) else None)
+            )
+    return tuple(found)
 
 
 def tidy_calls(response: Any) -> None:

@@ -84,3 +84,15 @@ def test_settings_that_cannot_be_are_one_line(capsys):
         main(["doctor", "--base-url", "http://127.0.0.1:1/v1"])
     assert ended.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "code"), [(everything, 0), ([fail(402)], 1)])
+def test_the_command_ends_well_only_with_a_model_that_answers(script, code, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with ScriptedServer(script) as server, pytest.raises(SystemExit) as ended:
+        main(["doctor", "--model", "scripted", "--base-url", server.url])
+    printed = capsys.readouterr().out
+    assert ended.value.code == code, printed
+    assert ("no credit left" in printed) is (code == 1)

@@ -329,6 +329,16 @@ def test_a_tool_call_that_cannot_be_carried_out_says_why(step, fault, desk, ask)
     assert fault in answer.tool_calls[0].fault
 
 
+def test_a_tool_call_that_the_server_left_in_the_text_is_read(desk, ask):
+    written = '<tool_call>\n{"name": "compile_kernel", "arguments": {"source": "x = {1}"}}\n</tool_call>'
+    other = '<tool_call>{"name": "no_such_tool", "arguments": {}}</tool_call> <tool_call>{"name"</tool_call>'
+    with ScriptedServer([say(f"Let me see.\n{written}"), say(other), say(written)]) as server:
+        made = desk(server)
+        first, second, third = made.team.ask(ask(tools=TOOLS)), made.team.ask(ask(tools=TOOLS)), made.team.ask(ask())
+    assert first.tool_calls[0].arguments == {"source": "x = {1}", "tile": 64}
+    assert [answer.finish for answer in (first, second, third)] == ["tool_calls", "stop", "stop"]
+
+
 def test_tool_calls_without_ids_or_with_the_same_get_ids_of_their_own(desk, ask):
     one = {"type": "function", "function": {"name": "compile_kernel", "arguments": '{"source": "x"}'}}
     calls = [{"id": "", **one}, {"id": "a", **one}, {"id": "a", **one}]
