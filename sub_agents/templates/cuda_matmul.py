@@ -22,8 +22,8 @@ from .cuda_matmul_source import (
     vector_line,
 )
 from .cuda_types import BYTES, STORAGE
-from .matmul_program import Pace, extent, fold, operand_dtype, product_ms, symbols, worthwhile
-from .triton_matmul_operands import vectors_possible
+from .matmul_program import Pace, extent, factor_dtype, fold, product_ms, products, symbols, worthwhile
+from .triton_matmul_operands import factors, vectors_possible
 from .triton_matmul_settings import best_tile
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
@@ -34,8 +34,13 @@ class CudaMatmul:
     name = "cuda_matmul"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        """Any product of two operands of one dtype (fp32, fp16, bf16)."""
-        return isinstance(program, MatmulProgram) and operand_dtype(program) is not None
+        """Products of operands of one dtype (fp32, fp16, bf16), for halves also two with one left factor."""
+        if not isinstance(program, MatmulProgram) or factor_dtype(program) is None:
+            return False
+        also = program.also
+        return also is None or (
+            program.a.dtype != "float32" and contiguous_axis(also) == contiguous_axis(program.b) is not None
+        )
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -43,11 +48,14 @@ class CudaMatmul:
         """Names and meanings as in `triton_matmul`, so that its settings can be taken over."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        fp32 = operand_dtype(folded) == "float32"
+        fp32 = factor_dtype(folded) == "float32"
         tile_k = 16 if fp32 else 32
         tile_m, tile_n, split_k = best_tile(folded, extent(folded, hints), device, wide=False, tile_k=tile_k)
+        if folded.also is not None:
+            tile_m, tile_n, split_k = 128, 64, 1
         tile_m, tile_n = max(32, tile_m), max(32, tile_n)
-        big = tile_m * tile_n >= 128 * 128
+        big = products(folded) * tile_m * tile_n >= 128 * 128
+        splits = (1, 2, 4, 8, 16, 32) if folded.also is None else (1,)
         return (
             Slot(name="tile_m", role="configuration", choices=(32, 64, 128, 256), default=tile_m),
             Slot(name="tile_n", role="configuration", choices=(32, 64, 128, 256), default=tile_n),
@@ -55,7 +63,7 @@ class CudaMatmul:
             Slot(name="num_warps", role="configuration", choices=(4, 8), default=8 if big else 4),
             Slot(name="num_stages", role="compute", choices=(2, 3, 4, 5), default=4),
             Slot(name="group_m", role="memory", choices=(1, 4, 8, 16), default=8, about="rows of tiles that share L2"),
-            Slot(name="split_k", role="reduction", choices=(1, 2, 4, 8, 16, 32), default=split_k),
+            Slot(name="split_k", role="reduction", choices=splits, default=split_k),
             Slot(name="padding", role="memory", choices=(False, True), default=True, about="of shared-memory rows"),
         )
 
@@ -69,13 +77,13 @@ class CudaMatmul:
         """Warp tiles are whole fragments, accumulators fit registers, stages fit shared memory."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        fp32 = operand_dtype(folded) == "float32"
+        fp32 = factor_dtype(folded) == "float32"
         tile_m, tile_n = int(setting["tile_m"]), int(setting["tile_n"])
         warps_m, warps_n = warp_grid(setting)
         if tile_m % (16 * warps_m) or tile_n % (16 * warps_n):
             return False
         # fp32 keeps a step's sums beside the accumulator.
-        if tile_m * tile_n // (32 * int(setting["num_warps"])) > (64 if fp32 else 128):
+        if products(folded) * tile_m * tile_n // (32 * int(setting["num_warps"])) > (64 if fp32 else 128):
             return False
         splits = int(setting["split_k"])
         sizes = extent(folded, hints)
@@ -92,7 +100,7 @@ class CudaMatmul:
         """By waves of tiles at the rates of warp-level instructions."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        rate = 45e12 if operand_dtype(folded) == "float32" else 280e12
+        rate = 45e12 if factor_dtype(folded) == "float32" else 280e12
         rate *= 1.0 if vectors_possible(folded, hints) else 0.4
         return product_ms(folded, setting, hints, device, Pace(rate_flops=rate))
 
@@ -117,7 +125,7 @@ def pads(program: MatmulProgram, setting: Setting) -> tuple[int, int]:
     """Elements behind each shared row of A and B that put a fragment's rows into different banks."""
     if not setting["padding"]:
         return 0, 0
-    if operand_dtype(program) != "float32":
+    if factor_dtype(program) != "float32":
         return 8, 8
     return (4 if k_inner(program, "a") else 8), (4 if k_inner(program, "b") else 8)
 
@@ -128,8 +136,9 @@ def shared_bytes(program: MatmulProgram, setting: Setting) -> int:
     a_pad, b_pad = pads(program, setting)
     a_tile = tile_m * (tile_k + a_pad) if k_inner(program, "a") else tile_k * (tile_m + a_pad)
     b_tile = tile_n * (tile_k + b_pad) if k_inner(program, "b") else tile_k * (tile_n + b_pad)
-    stages = (a_tile + b_tile) * BYTES[program.a.dtype] * int(setting["num_stages"])
-    return max(stages, tile_m * (tile_n + 4) * 4)
+    right = products(program)
+    stages = (a_tile + right * b_tile) * BYTES[program.a.dtype] * int(setting["num_stages"])
+    return max(stages, right * tile_m * (tile_n + 4) * 4)
 
 
 def k_inner(program: MatmulProgram, side: str) -> bool:
@@ -167,12 +176,14 @@ def _context(program: MatmulProgram, setting: Setting, around: Epilogue) -> dict
         "sum_parameters": ", ".join([f"const {parts}", *(around.pointers[name] for name in later), *free]),
         **_side(program, "a", around),
         **_side(program, "b", around),
+        **(_side(program, "c", around) if program.also is not None else {}),
+        "also": program.also is not None,
     }
 
 
 def _side(program: MatmulProgram, side: str, around: Epilogue) -> dict[str, Any]:
-    operand = program.a if side == "a" else program.b
-    along_k = k_inner(program, side)
+    operand = factors(program)[side]
+    along_k = k_inner(program, "a" if side == "a" else "b")
     outer_stride, k_stride = operand.strides[-2:] if side == "a" else operand.strides[:-3:-1]
     batch = [f"batch_{axis}" for axis in range(len(program.batch))]
     indices = [*batch, "first_row" if side == "a" else "first_column"]
@@ -194,10 +205,11 @@ def _host(program: MatmulProgram, setting: Setting, around: Epilogue) -> Host:
     shared, name = shared_bytes(program, setting), program.name
     limit = 16 // BYTES[program.a.dtype]
     lines = []
-    for side, operand in (("a", program.a), ("b", program.b)):
-        axis = contiguous_axis(operand)
-        access = (around.pointer_of[operand.value], operand.dtype, operand_steps(operand, axis or -1))
-        lines.append(vector_line(f"{side}_vec", limit, [access]) if axis is not None else f"{side}_vec = 1")
+    right = [program.b] if program.also is None else [program.b, program.also]
+    for side, sources in (("a", [program.a]), ("b", right)):
+        axis = contiguous_axis(sources[0])
+        accesses = [(around.pointer_of[o.value], o.dtype, operand_steps(o, axis or -1)) for o in sources]
+        lines.append(vector_line(f"{side}_vec", limit, accesses) if axis is not None else f"{side}_vec = 1")
     lines += [around.vector_line, f"stream = stream_of_{name}(torch.cuda.current_stream().cuda_stream)"]
     operands, later = around.operands, around.later
     free = [f"cupy.int64({each})" for each in symbols(program)]

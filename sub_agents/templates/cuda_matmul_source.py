@@ -50,7 +50,8 @@ def epilogue(program: MatmulProgram) -> Epilogue:
     made = [store.value for store in program.stores]
     pointer_of = {value: f"arg_{i}" for i, value in enumerate(reads(program))}
     pointer_of |= {value: f"out_{i}" for i, value in enumerate(made)}
-    dtypes = {program.a.value: program.a.dtype, program.b.value: program.b.dtype}
+    factors = [each for each in (program.a, program.b, program.also) if each is not None]
+    dtypes = {each.value: each.dtype for each in factors}
     dtypes |= {load.value: load.dtype for load in program.loads}
     pointers = {pointer_of[v]: f"const {STORAGE[dtypes[v]]}* __restrict__ {pointer_of[v]}" for v in reads(program)}
     for store in program.stores:
@@ -58,7 +59,7 @@ def epilogue(program: MatmulProgram) -> Epilogue:
         pointers[name] = f"{STORAGE[store.dtype]}* __restrict__ {name}"
     names = {load.name: f"v_{load.name}" for load in program.loads}
     names |= {statement.name: f"v_{statement.name}" for statement in program.body}
-    known = {"acc": "float32"} | {load.name: load.dtype for load in program.loads}
+    known = {"acc": "float32", "acc_1": "float32"} | {load.name: load.dtype for load in program.loads}
     known |= {statement.name: statement.dtype for statement in program.body}
     printer = Printer(dtypes=known, names=names)
     body = [f"const auto v_{load.name} = {read(load.dtype, _element(load))};" for load in program.loads]
@@ -105,7 +106,7 @@ def epilogue(program: MatmulProgram) -> Epilogue:
         batch_count=written_out(product(program.batch)),
         pointers=pointers,
         pointer_of=pointer_of,
-        operands=tuple(dict.fromkeys((pointer_of[program.a.value], pointer_of[program.b.value]))),
+        operands=tuple(dict.fromkeys(pointer_of[each.value] for each in factors)),
         later=tuple(dict.fromkeys(pointer_of[v] for v in [*(load.value for load in program.loads), *made])),
         vector_line=vector_line("out_vec", 4, accesses),
     )

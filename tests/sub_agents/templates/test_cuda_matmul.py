@@ -19,7 +19,7 @@ def fitting(labels: Iterable[str], given: dict[str, Case]) -> list[tuple[str, st
     return [(n, label) for n, label in pairs if template_named(n).fits(given[label].program, given[label].hints)]
 
 
-QUICK = ("fp32_nt_odd", "fp32_tn", "bf16_tn", "batched", "symbolic", "two_rows_bf16", "symbolic_few_rows")
+QUICK = ("gated_bf16", "fp32_nt_odd", "fp32_tn", "bf16_tn", "batched", "symbolic", "two_rows_bf16", "symbolic_few_rows")
 """Together every layout, epilogue and kind of size; each case costs a second of g++."""
 
 
