@@ -51,8 +51,8 @@ def default_setting(program: MatmulProgram, hints: dict[str, int], device: Devic
         # Bound by the tiles that the epilogue reads and writes: many small programs keep more of them under way.
         tile_m, tile_n, split_k = min(tile_m, 64), min(tile_n, 128), 1
     big = tile_m * tile_n >= 128 * 128
-    # Four stages of the largest tile just fit, and bring 7% over three.
-    stages = 4 if half or not big else 3
+    # Four stages of the largest tile just fit, and bring 7% over three; of smaller ones two programs fit with three.
+    stages = 3 if big and tile_m * tile_n < 128 * 256 else 4
     return {
         "tile_m": tile_m,
         "tile_n": tile_n // products(program),
