@@ -28,6 +28,7 @@ DECISIVE = (
     "width",
     "patience",
     "strategy",
+    "stage",
     "stop_at_sol",
     "finalists",
     "replay",

@@ -18,6 +18,7 @@ from .routers import (
     send_to_evaluation,
 )
 from .search import patience_of
+from .stages import staged
 
 Controller = CompiledStateGraph[State, Context, RunInput, RunOutput]
 PHASES = ("explore", "rewrite", "tune")
@@ -72,6 +73,7 @@ def build_graph(checkpointer: "BaseCheckpointSaver[Any] | None" = None) -> Contr
 
 def recursion_limit(context: Context) -> int:
     """Supersteps that no run within its budget reaches: a round takes eight, and each may evaluate one candidate."""
+    context = staged(context)
     rounds = context.budget + 3 * (patience_of(context, 1) + 1)
     return 10 + 9 * rounds + 4 * context.finalists + 20
 

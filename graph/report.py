@@ -10,7 +10,8 @@ from ..state.evaluation import Evaluation
 from ..state.scores import geometric_mean
 from ..state.spending import Spending
 from ..state.timing import Baselines
-from ..state.trajectory import Result, Row, TrajectoryEntry
+from ..state.trajectory import Audit, CheckLine, Result, Row, TrajectoryEntry
+from .checklist import checklist
 from .html import render_html
 from .keeping import ranked, sol_fraction, target_gap
 from .run_directory import RunDirectory
@@ -79,6 +80,8 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         plan=state.plan_summary,
         timings=measured.timings if measured else (),
         checks=evaluation.checks if evaluation else (),
+        checklist=_checklist(services, best, evaluation, state.dry_run) if best and evaluation else (),
+        audit=_audit(state, services, context),
         baselines=baselines.entries if baselines else (),
         target=target_gap(problem.target, evaluation, services.device) if evaluation else None,
         tried=len(rows),
@@ -91,6 +94,30 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         models=_models(services, rows, context, state.dry_run),
         warpsmith_version=__version__,
         settings=context.model_dump(mode="json"),
+    )
+
+
+def _checklist(services: Services, best: str, final: Evaluation, dry_run: bool) -> tuple[CheckLine, ...]:
+    kinds = ("quick", "full")
+    earlier = [found for kind in kinds if (found := services.run.evaluation(best, kind)) and found is not final]
+    return checklist(services.problem, services.run.candidate(best).source, final, earlier, dry_run)
+
+
+def _audit(state: State, services: Services, context: Context) -> Audit | None:
+    """What a stage below `hardened` would have handed out: its best by the quick verdict."""
+    first = next(iter(state.pool), None)
+    if context.stage == "hardened" or first is None:
+        return None
+    found = services.run.evaluation(first.id, "record")
+    if found is None:
+        return None
+    return Audit(
+        stage=context.stage,
+        candidate=first.id,
+        claimed=first.rank,
+        status=found.status,
+        message=found.message,
+        measured=found.rank,
     )
 
 

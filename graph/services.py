@@ -33,7 +33,9 @@ from .experience import experience
 from .keeping import target_gap, wins_everywhere
 from .run_directory import RunDirectory
 from .search import PhasedSearch, SearchStrategy, Standing, next_phase, patience_of, strategy_named
+from .stages import staged
 from .stopping import Progress
+from .waiting import Person
 
 if TYPE_CHECKING:
     from .models import Meter
@@ -73,6 +75,8 @@ class Services:
     owns_harness: bool = True
     meter: "Meter | None" = None
     """Counts what models cost; None without one."""
+    person: Person | None = None
+    """Answers what a writer asks a person; None leaves the run waiting."""
     stopping: threading.Event = field(default_factory=threading.Event)
     _lap_start: float = field(default_factory=time.monotonic)
     _spent_before: tuple[int, float] = (0, 0.0)
@@ -227,20 +231,22 @@ class Collaborators:
     writers: Mapping[Language, Writer] | None = None
     model: ChatModel | None = None
     """Asked in place of an endpoint; planner and writers that are brought are then what it builds upon."""
+    person: Person | None = None
+    """Answers what a writer asks a person."""
     strategy: SearchStrategy | None = None
     listeners: tuple[Listener, ...] = ()
 
 
 def open_services(run_dir: Path, context: Context, given: Collaborators | None = None) -> Services:
     """Services by the run's settings and what the caller brings."""
-    given = given or Collaborators()
+    given, context = given or Collaborators(), staged(context)
     harness = given.harness or open_harness_for(context)
     if given.harness is None and context.replay is None:
         _need_toolchain(harness, context)
     planner = given.planner or _planner(context)
     writers = given.writers if given.writers is not None else _writers(context)
     run, meter, stopping = RunDirectory(run_dir), None, threading.Event()
-    if context.replay is None and (context.model or given.model or context.writer != "auto"):
+    if _staffed(context, given):
         from .models import Staff, Workplace, staff
 
         def tell(event: str, **fields: Any) -> None:
@@ -263,10 +269,18 @@ def open_services(run_dir: Path, context: Context, given: Collaborators | None =
         strategy=given.strategy or strategy_named(context.strategy),
         listeners=given.listeners,
         meter=meter,
+        person=given.person,
         owns_harness=given.harness is None,
         stopping=stopping,
     )
     return services
+
+
+def _staffed(context: Context, given: Collaborators) -> bool:
+    """Whether settings or caller ask for a model or a person; a replay answers for models, not for a person."""
+    if context.replay is not None:
+        return context.writer == "human"
+    return context.model is not None or given.model is not None or context.writer != "auto"
 
 
 def _need_toolchain(harness: Harness, context: Context) -> None:

@@ -16,6 +16,7 @@ from .feedback import Feedback
 from .trajectory import Outcome, Phase, Row, StopReason
 
 Languages = Literal["triton", "cuda", "both"]
+Stage = Literal["one-shot", "correctness", "profiler", "search", "hardened"]
 WriterKind = Literal["auto", "offline", "hybrid", "llm", "human"]
 
 
@@ -35,6 +36,9 @@ class Context(BaseModel):
         default=0, ge=0, title="Patience", description="Rounds without gain that end a phase; 0: by the budget"
     )
     strategy: str = Field(default="phased", title="Strategy", description="How the search chooses what to try next")
+    stage: Stage = Field(
+        default="hardened", title="Stage", description="Which parts of the controller are on; hardened: all of them"
+    )
     stop_at_sol: float = Field(
         default=0.95, gt=0, le=1, title="Speed of light", description="Fraction at which to stop if every workload wins"
     )
@@ -48,7 +52,7 @@ class Context(BaseModel):
     )
     model: str | None = Field(default=None, title="Model", description="Name of a model at the endpoint")
     models: dict[str, str] = Field(
-        default_factory=dict,
+        default={},
         title="Models by role",
         description="Other models for planner, triton_writer, cuda_writer or repairer",
     )
@@ -58,7 +62,7 @@ class Context(BaseModel):
         description="Address of an OpenAI-compatible endpoint; the key is OPENAI_API_KEY",
     )
     prices: dict[str, dict[str, float]] = Field(
-        default_factory=dict,
+        default={},
         title="Prices",
         description="By model: `prompt` and `completion`, per million tokens, in one currency",
     )

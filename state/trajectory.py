@@ -80,6 +80,32 @@ class TrajectoryEntry(Row):
     """Hash of the prompts that a model was asked with."""
 
 
+class CheckLine(Record):
+    """One line of the final checklist."""
+
+    name: str
+    passed: bool | None
+    """None where nothing says."""
+    evidence: str
+
+
+class Audit(Record):
+    """Below stage `hardened`: what the stage would have handed out, and what the full judge says of it."""
+
+    stage: str
+    candidate: str
+    claimed: float
+    """Speedup that the stage saw."""
+    status: Status
+    message: str = ""
+    measured: float = 0.0
+    """Speedup by the full judge; 0 where it was refused."""
+
+    @property
+    def wrongly_accepted(self) -> bool:
+        return self.measured <= 0
+
+
 class TargetGap(Record):
     """How far the result is from a published time."""
 
@@ -135,6 +161,9 @@ class Result(Record):
     plan: str = ""
     timings: tuple[Timing, ...] = ()
     checks: tuple[Check, ...] = ()
+    checklist: tuple[CheckLine, ...] = ()
+    """What the result claims, each line with its evidence; empty without a winner."""
+    audit: Audit | None = None
     baselines: tuple[Baseline, ...] = ()
     target: TargetGap | None = None
     tried: int = 0

@@ -1,5 +1,6 @@
 """`warpsmith optimize FILE`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
     seconds: options.Seconds = None,
     seed: options.Seed = None,
     strategy: options.Strategy = None,
+    stage: options.Stage = None,
     writer: options.Writer = None,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
@@ -27,10 +29,10 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
     dry_run: options.DryRun = False,
     out: options.Out = None,
     library: options.LibraryFile = None,
-    no_library: options.NoLibrary = False,
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="[RUN]", help="Go on with a run directory, or the latest run")
     ] = None,
+    kernel: options.Kernel = None,
     baselines: options.BaselinesFile = None,
     gpu: options.Gpu = None,
     lock_clocks: options.LockClocks = False,
@@ -44,6 +46,7 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
     from ..progress import listening
     from ..run_directory import latest_run_directory
     from ..services import Collaborators
+    from ..waiting import Waiting, at_terminal
 
     settings = options.settings_of(
         dry_run=dry_run,
@@ -53,6 +56,7 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
         seconds=seconds,
         seed=seed,
         strategy=strategy,
+        stage=stage,
         writer=writer,
         model=model,
         base_url=base_url,
@@ -62,7 +66,7 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
         money=money,
         arch=arch,
         out=out,
-        library=options.library_of(library, no_library, out, record or replay),
+        library=options.library_of(library, out, record or replay),
         baselines=baselines,
         gpu=gpu,
         record=record,
@@ -70,13 +74,16 @@ def optimize_command(  # noqa: PLR0913 - one parameter an option is how typer de
         pace=pace,
     )
     with options.clocks(lock_clocks, gpu), listening() as progress:
-        given = Collaborators(listeners=(progress.hear,))
+        given = Collaborators(listeners=(progress.hear,), person=at_terminal if sys.stdin.isatty() else None)
         try:
             if resume is None:
                 result = api.optimize(file, given=given, **settings)
             else:
                 run = latest_run_directory(out or Path("runs"), file) if resume == "latest" else Path(resume)
-                result = api.resume(run, given=given, **settings)
+                result = api.resume(run, given=given, kernels=kernel or (), **settings)
+        except Waiting as waiting:
+            progress.hear({"event": "waiting", "run_dir": str(waiting.run_dir), "questions": waiting.questions})
+            raise
         except api.Interrupted as stopped:
             progress.interrupted(stopped.run_dir, stopped.result)
             raise

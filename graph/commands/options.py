@@ -16,12 +16,20 @@ Seconds = Annotated[float | None, typer.Option("--seconds", help="Wall time afte
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the search [0]")]
 Strategy = Annotated[
     str | None,
-    typer.Option("--strategy", metavar="phased|chain|beam|ranked|islands|mcts", help="How the search goes on [phased]"),
+    typer.Option(
+        "--strategy", metavar="phased|chain|beam|ranked|islands|mcts|sample", help="How the search goes on [phased]"
+    ),
+]
+Stage = Annotated[
+    str | None,
+    typer.Option(
+        "--stage", metavar="one-shot|correctness|profiler|search|hardened", help="Parts that are switched on [hardened]"
+    ),
 ]
 LibraryFile = Annotated[
-    Path | None, typer.Option("--library", help="File of earlier runs' kernels [library.sqlite in the output folder]")
+    Path | None,
+    typer.Option("--library", help="File of earlier runs' kernels, or none [library.sqlite in the output folder]"),
 ]
-NoLibrary = Annotated[bool, typer.Option("--no-library", help="Neither use earlier runs' kernels nor keep this one's")]
 Arch = Annotated[str | None, typer.Option("--arch", help="Target of a dry run [sm_90]")]
 RequireGpu = Annotated[bool, typer.Option("--require-gpu", help="Fail where there is no GPU, in place of a dry run")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Do not use a GPU: everything is estimated, nothing timed")]
@@ -44,6 +52,9 @@ ModelFor = Annotated[
 Price = Annotated[
     list[str] | None,
     typer.Option("--price", metavar="MODEL=IN,OUT", help="Price per million prompt and completion tokens; repeatable"),
+]
+Kernel = Annotated[
+    list[Path] | None, typer.Option("--kernel", help="With --resume: a file for a run that waits for one, or `done`")
 ]
 Tokens = Annotated[int | None, typer.Option("--tokens", help="Most tokens to spend on models [no limit]")]
 Money = Annotated[float | None, typer.Option("--money", help="Most money to spend on models; needs prices [no limit]")]
@@ -86,11 +97,9 @@ def prices_of(given: list[str] | None) -> dict[str, dict[str, float]] | None:
     return found or None
 
 
-def library_of(given: Path | None, without: bool, out: Path | None, recording: object) -> Path | None:
-    """The library of a run: none for a recording, whose answers must not depend on what ran before."""
-    if without and given is not None:
-        raise InvalidInput("--library and --no-library exclude each other; give one of them")
-    if without or (recording is not None and given is None):
+def library_of(given: Path | None, out: Path | None, recording: object) -> Path | None:
+    """The library of a run: by default none for a recording, whose answers must not depend on what ran before."""
+    if given == Path("none") or (recording is not None and given is None):
         return None
     return given or (out or Path("runs")) / "library.sqlite"
 

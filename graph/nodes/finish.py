@@ -8,11 +8,15 @@ from langgraph.runtime import Runtime
 from ...state.channels import Context, State, Update
 from ...state.evaluation import Evaluation, Status
 from ...state.trajectory import Phase, Result
+from ..checklist import fast_at_one_size_only
 from ..library import Library, LibraryEntry, structure_key
 from ..report import write_report
 from ..search import next_phase
 from ..services import Services, close_services
 from .start import context_of, services_of, tell
+
+MOST_LOPSIDED = 2
+"""Kernels fast at one size only that are set aside in search of one that is not: each costs another validation."""
 
 
 def select_seeds(state: State, runtime: Runtime[Context]) -> Update:
@@ -30,12 +34,20 @@ def select_seeds(state: State, runtime: Runtime[Context]) -> Update:
 
 
 def cross_validate(state: State, runtime: Runtime[Context]) -> Update:
-    """Judges the best candidates on every workload, until as many as asked for have passed."""
+    """Judges the best candidates on every workload, until as many as asked for have passed.
+
+    One that is fast at one size only is set aside for another that is not; without such a one it is shipped and the
+    checklist says what it is. Below stage `hardened` the first verdict is all there is.
+    """
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
-    passed: list[tuple[float, str]] = []
+    pool = [row.id for row in state.pool if row.id not in state.rejected]
+    if context.stage != "hardened":
+        return {"finalists": tuple(pool[:1])}
+    passed: list[tuple[bool, float, str]] = []
     rejected = list(state.rejected)
-    for id in [row.id for row in state.pool if row.id not in state.rejected]:
-        if len(passed) >= context.finalists:
+    lopsided = 0
+    for id in pool:
+        if len(passed) - min(lopsided, MOST_LOPSIDED) >= context.finalists:
             break
         services.check_stopping()
         evaluation = services.run.evaluation(id, "full") or _dry_verdict(services.run.evaluation(id))
@@ -44,11 +56,12 @@ def cross_validate(state: State, runtime: Runtime[Context]) -> Update:
             services.run.add_evaluation(evaluation, "full")
         tell(services, runtime, "cross_validated", candidate=id, status=evaluation.status.value, rank=evaluation.rank)
         if kept(evaluation, state.dry_run):
-            passed.append((evaluation.rank, id))
+            one_size = fast_at_one_size_only(evaluation.timings)
+            lopsided += one_size
+            passed.append((one_size, -evaluation.rank, id))
         else:
             rejected.append(id)
-    passed.sort(key=lambda entry: -entry[0])
-    return {"finalists": tuple(id for _, id in passed), "rejected": tuple(rejected)}
+    return {"finalists": tuple(id for _, _, id in sorted(passed)), "rejected": tuple(rejected)}
 
 
 def final_check(state: State, runtime: Runtime[Context]) -> Update:
@@ -63,6 +76,8 @@ def final_check(state: State, runtime: Runtime[Context]) -> Update:
     services.run.add_evaluation(evaluation, "record")
     tell(services, runtime, "final_checked", candidate=id, status=evaluation.status.value, rank=evaluation.rank)
     if not kept(evaluation, state.dry_run):
+        if context_of(runtime).stage != "hardened":  # This was an audit of what the stage accepts: nothing comes after.
+            return {"finalists": (), "rejected": tuple(row.id for row in state.pool)}
         return {"finalists": tuple(others), "rejected": (*state.rejected, id)}
     return {
         "winner": id,

@@ -12,6 +12,7 @@ from ...state.candidate import Candidate
 from ...state.channels import Context, Diagnosis, EvaluateTask, ProposeTask, State, Update
 from ...state.errors import InfraError
 from ...state.evaluation import Evaluation, Status
+from ...state.experience import Experience
 from ...state.profile import Profile
 from ...state.trajectory import Row
 from ..diagnosis import bottleneck, product_flops
@@ -23,6 +24,7 @@ from ..rounds import after_round
 from ..search import quota_left
 from ..services import Services
 from ..spending import round_spending
+from ..stages import TOLD_TIMES, told
 from ..stopping import stop_reason
 from ..structure import structure_of
 from .start import context_of, services_of, tell
@@ -65,6 +67,8 @@ def propose(state: ProposeTask, runtime: Runtime[Context]) -> Update:
     services = services_of(state.run_dir, runtime)
     writer = services.writers.get(state.request.language)
     brief, wanted = services.brief(state), state.request.n
+    if context_of(runtime).stage not in TOLD_TIMES:
+        brief = brief.model_copy(update={"pool": (), "seeds": (), "experience": Experience()})
     candidates = _from_library(brief, services, context_of(runtime))[:wanted]
     asked = {candidate.id: "library" for candidate in candidates}
     if writer and len(candidates) < wanted:
@@ -183,7 +187,7 @@ def feedback(state: State, runtime: Runtime[Context]) -> Update:
             gap = target_gap(services.problem.target, evaluation, services.device)
             goal = Goal(best_ms=kept[0].ms if kept else None, target=gap)
             heard.append(make_feedback(evaluation, parent, best_rank, suspected.get(row.id, ""), goal))
-    return {"feedback": tuple(heard)}
+    return {"feedback": tuple(told(each, context_of(runtime)) for each in heard)}
 
 
 def record(state: State, runtime: Runtime[Context]) -> Update:

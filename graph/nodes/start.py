@@ -7,11 +7,12 @@ from langgraph.runtime import Runtime
 from ...state.channels import Context, RunInput, State, Update
 from ..run_directory import new_run_directory
 from ..services import Services, services_for
+from ..stages import staged
 
 
 def context_of(runtime: Runtime[Context]) -> Context:
-    """The run's settings: LangGraph passes None where the caller gave none."""
-    return runtime.context or Context()
+    """The run's settings, as its stage has them: LangGraph passes None where the caller gave none."""
+    return staged(runtime.context or Context())
 
 
 def services_of(run_dir: str, runtime: Runtime[Context]) -> Services:

@@ -7,6 +7,7 @@ from .greedy import RankedGreedy
 from .islands import IslandSearch
 from .pacing import patience_of
 from .phased import PhasedSearch
+from .sample import Sampling
 from .standing import Standing, next_phase, quota_left
 from .strategy import SearchStrategy, rng_seed
 from .tree import TreeSearch
@@ -24,7 +25,8 @@ __all__ = [
 ]
 
 STRATEGIES: dict[str, type[SearchStrategy]] = {
-    each.name: each for each in (PhasedSearch, GreedyChain, BeamSearch, RankedGreedy, IslandSearch, TreeSearch)
+    each.name: each
+    for each in (PhasedSearch, GreedyChain, BeamSearch, RankedGreedy, IslandSearch, TreeSearch, Sampling)
 }
 """By the name that `--strategy` takes."""
 
