@@ -96,9 +96,11 @@ class Endpoint:
         self._around = around
         self._key = settings.key()
         # Servers of one's own know the older name, the client's own endpoint is sure to know the newer one.
-        self.limit_name = LIMITS[0] if settings.address else LIMITS[1]
+        self.limit_name = self._first_limit = LIMITS[0] if settings.address else LIMITS[1]
         self.takes_temperature = True
         self.counts_tokens: bool | None = None
+        self._failing = False
+        """The last request failed after every try: until one succeeds, the next ones get a single try."""
         self._client: ChatOpenAI | None = None
         self._lock = threading.Lock()
 
@@ -113,21 +115,26 @@ class Endpoint:
         failure = Failure("again", "not tried")
         adapted = 0
         attempt = 0
-        while attempt < self.settings.attempts:
+        most = 1 if self._failing else self.settings.attempts
+        while attempt < most:
             attempt += 1
             try:
-                return self._try_once(request, spending)
+                reply = self._try_once(request, spending)
             except Failure as found:
                 failure = found
+            else:
+                self._failing = False
+                return reply
             if failure.kind == "parameter" and adapted < len(LIMITS) and self._adapt(failure.parameter):
                 adapted += 1
                 attempt -= 1
             elif failure.kind != "again":
                 break
-            elif attempt < self.settings.attempts:
+            elif attempt < most:
                 seconds = pause_seconds(attempt, failure, self.settings.most_wait_seconds)
                 self.tell("model_retry", model=self.model, why=failure.text, attempt=attempt, wait_seconds=seconds)
                 self._wait(seconds)
+        self._failing = failure.kind == "again"
         raise self._final(failure, request, attempt)
 
     def _wait(self, seconds: float) -> None:
@@ -181,7 +188,8 @@ class Endpoint:
             self.estimate.learn(request.text_count, prompt)
         if completion is not None and completion > held.output_tokens * OVER_LIMIT:
             self.tell("model_over_limit", model=self.model, asked=held.output_tokens, given=completion)
-            self._adapt(self.limit_name)
+            if self.limit_name == self._first_limit:
+                self._adapt(self._first_limit)
         said = sum(map(most_tokens, (reply.text, reply.refusal, str(reply.calls))))
         guessed = min(held.output_tokens, self.estimate.tokens(said, 0))
         tokens = (held.prompt_tokens if prompt is None else prompt, guessed if completion is None else completion)
