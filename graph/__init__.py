@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from .batch import optimize_batch as optimize_batch
     from .controller import build_graph as build_graph
     from .services import Collaborators as Collaborators
+    from .waiting import Waiting as Waiting
 
 _HOMES = {
     "Collaborators": "warpsmith.graph.services",
     "Context": "warpsmith.state.channels",
     "Interrupted": "warpsmith.graph.api",
     "Result": "warpsmith.state.trajectory",
+    "Waiting": "warpsmith.graph.waiting",
     "build_graph": "warpsmith.graph.controller",
     "optimize": "warpsmith.graph.api",
     "optimize_batch": "warpsmith.graph.batch",

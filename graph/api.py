@@ -4,8 +4,9 @@ import shutil
 import signal
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import Command
 from pydantic import ValidationError
 
 from ..state.channels import Context, Diagnosis, EvaluateTask, ProposeTask, State, WriterRequest
@@ -25,6 +27,7 @@ from .nodes.loop import make_row
 from .report import read_result, write_report
 from .run_directory import RunDirectory, new_run_directory
 from .services import Collaborators, Services, Stopped, close_services, open_services, provide
+from .waiting import Waiting, answered, open_questions, with_kernels
 
 CHECKPOINTED = (Row, Diagnosis, Feedback, WriterRequest, ProposeTask, EvaluateTask, Status)
 """The only types that a checkpoint may bring back: a crafted one cannot load anything else."""
@@ -61,9 +64,20 @@ def optimize(problem: str | Path, *, given: Collaborators | None = None, **setti
         raise
 
 
-def resume(run_dir: str | Path, *, given: Collaborators | None = None, **changes: Any) -> Result:
-    """Goes on with an interrupted run; a finished one only hands back its result. `changes` override its settings."""
+def resume(
+    run_dir: str | Path,
+    *,
+    given: Collaborators | None = None,
+    kernels: Sequence[str | Path] = (),
+    **changes: Any,
+) -> Result:
+    """Goes on with a run that was interrupted or waits; a finished one only hands back its result.
+
+    `kernels` are files for a run that waits for them; `changes` override its settings.
+    """
     path = Path(run_dir)
+    if kernels:
+        given = replace(given or Collaborators(), person=with_kernels(kernels))
     if not (path / "checkpoint.sqlite").is_file():
         raise InvalidInput(f"{path}: is not a run directory that can be resumed")
     done = read_result(path)
@@ -111,7 +125,7 @@ def _drive(run: RunDirectory, context: Context, given: Collaborators | None, inp
             raise InvalidInput(f"{run.path}: stopped before its first step; start the run again")
         try:
             with _stop_on_interrupt(services):
-                graph.invoke(inputs, config, context=context, durability="sync")
+                _invoke(graph, inputs, (config, context), services)
         except (KeyboardInterrupt, Stopped):
             raise Interrupted(run.path, _save_partial(graph, config, services, context)) from None
         except Exception:
@@ -123,6 +137,19 @@ def _drive(run: RunDirectory, context: Context, given: Collaborators | None, inp
     if result is None:
         raise InfraError(f"{run.path}: the run ended without a report")
     return result
+
+
+def _invoke(graph: Controller, inputs: Any, run: tuple[RunnableConfig, Context], services: Services) -> None:
+    """Runs to the end, with a person's answers where the graph asks for them. Raises Waiting where nobody answers."""
+    config, context = run
+    if inputs is not None or not open_questions(graph, config):
+        graph.invoke(inputs, config, context=context, durability="sync")
+    while questions := open_questions(graph, config):
+        answers = answered(questions, services.person) if services.person else {}
+        if not answers:
+            raise Waiting(services.run.path, questions)
+        services.lap()  # A person's time is not the run's.
+        graph.invoke(Command(resume=answers), config, context=context, durability="sync")
 
 
 @contextmanager

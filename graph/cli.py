@@ -11,9 +11,10 @@ import typer
 
 from ..state.errors import WarpsmithError
 from .commands import batch, doctor, evaluate, failures, library, optimize
+from .waiting import Waiting
 
 P = ParamSpec("P")
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FAILED, BAD_INPUT, WAITING, INTERRUPTED = 1, 2, 3, 130
 LATEST = "latest"
 
 
@@ -26,6 +27,8 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
             code = command(*args, **options)
         except KeyboardInterrupt:
             code = INTERRUPTED
+        except Waiting as waiting:
+            code = complain(one_line(waiting), WAITING)
         except (WarpsmithError, OSError, sqlite3.Error) as error:
             if options.get("debug"):
                 raise
@@ -59,7 +62,10 @@ app.command("failures")(guarded(failures.failures_command))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command and ends the process with its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    """Runs a command and ends the process with its exit code.
+
+    0 done, 1 failed, 2 bad input, 3 waiting for a kernel, 130 interrupted.
+    """
     app(with_resume_value(list(sys.argv[1:] if arguments is None else arguments)), prog_name="warpsmith")
 
 
