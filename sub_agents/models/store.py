@@ -146,8 +146,8 @@ class RecordedModel:
         self._bound = bound
         self._ordinals: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self.abandoned = store.abandon()
-        """Requests that were in flight when an earlier session ended."""
+        self.abandoned = store.abandon() if model is not None else ()
+        """Requests that were in flight when an earlier session ended. A mere replay leaves the record as it is."""
         for entry in store.entries():
             ledger.book(entry.usage.tokens, entry.usage.cost or 0.0)
 

@@ -18,7 +18,7 @@ from scripted_server.server import KEY, ScriptedServer, Step, counting, fail, sa
 from warpsmith.graph import optimize
 from warpsmith.graph.services import Collaborators
 from warpsmith.sub_agents.models.store import AnswerStore
-from warpsmith.sub_agents.models.team import ANSWERS_FILE
+from warpsmith.sub_agents.models.team import ANSWERS_FILE, replayed_models
 
 TESTS = Path(__file__).resolve().parent.parent
 PLAN = json.dumps({"strategies": [{"name": "scan", "expected_speedup": 2, "why": "one pass"}]})
@@ -47,13 +47,15 @@ def written(body) -> Step:
     return counting(body, f"One pass.\n```python\n{source}```\n")
 
 
+def collaborators(**fields) -> Collaborators:
+    writers = {"triton": NoSeeds(), "cuda": NoSeeds()}
+    return Collaborators(harness=ScriptedHarness(), planner=ScriptedPlanner(), writers=writers, **fields)
+
+
 def run(problem_file: Path, server: ScriptedServer, **settings):
-    given = Collaborators(
-        harness=ScriptedHarness(), planner=ScriptedPlanner(), writers={"triton": NoSeeds(), "cuda": NoSeeds()}
-    )
     out = str(problem_file.parent / "runs")
     settings = {"out": out, "languages": "triton", "budget": 4, "width": 1, **settings}
-    return optimize(problem_file, given=given, model="scripted", base_url=server.url, **settings)
+    return optimize(problem_file, given=collaborators(), model="scripted", base_url=server.url, **settings)
 
 
 FAULTS = {
@@ -110,6 +112,23 @@ def test_a_run_s_tokens_as_the_server_counts_them_stay_within_its_budget(tokens,
     assert tokens * 0.6 <= sum(used) <= tokens * 1.02
     assert result.models.tokens == sum(used)
     assert sum(role.prompt_tokens + role.completion_tokens for role in result.models.roles) == sum(used)
+
+
+def test_a_recorded_run_is_replayed_end_to_end_without_its_endpoint(problem_file):
+    with ScriptedServer(lambda body: FAULTS["prose"] if len(server.requests) % 3 == 0 else written(body)) as server:
+        first = run(problem_file, server)
+        asked = len(server.requests)
+        replayed = optimize(
+            problem_file,
+            given=collaborators(model=replayed_models(Path(first.run_dir) / ANSWERS_FILE)),
+            out=str(problem_file.parent / "replayed"),
+            languages="triton",
+            budget=4,
+            width=1,
+        )
+    assert len(server.requests) == asked
+    assert [entry.id for entry in replayed.trajectory] == [entry.id for entry in first.trajectory]
+    assert (replayed.best, replayed.outcome, replayed.models.tokens) == (first.best, "verified", first.models.tokens)
 
 
 def spoken(run_dir: Path) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from warpsmith.sub_agents.models.endpoint import Surroundings
 from warpsmith.sub_agents.models.protocol import Answer, Ask, EndpointFault, Message, ModelError, Usage
 from warpsmith.sub_agents.models.settings import ModelSettings
 from warpsmith.sub_agents.models.store import AnswerStore, RecordedModel
-from warpsmith.sub_agents.models.team import ANSWERS_FILE, open_models
+from warpsmith.sub_agents.models.team import ANSWERS_FILE, open_models, replayed_models
 from warpsmith.sub_agents.models.usage import total_cost, total_tokens, usage_rows
 
 
@@ -140,10 +140,17 @@ def test_any_model_can_be_recorded_and_then_be_missing(tmp_path, ask):
         return RecordedModel(AnswerStore(tmp_path / "a.jsonl"), model, Ledger(), lambda ask: (Usage(), "echo"))
 
     made(Echo()).ask(ask("hello"))
+    before = (tmp_path / "a.jsonl").read_bytes()
     replay = made(None)
     assert replay.ask(ask("hello")).text == "hello"
     with pytest.raises(ModelError, match="holds no answer"):
         replay.ask(ask("hello"))
+    assert (tmp_path / "a.jsonl").read_bytes() == before
+
+
+def test_a_replay_needs_its_file(tmp_path):
+    with pytest.raises(InvalidInput, match="no such file"):
+        replayed_models(tmp_path / "nothing.jsonl")
 
 
 def test_equal_requests_have_equal_keys_and_every_part_counts(ask):
