@@ -15,6 +15,7 @@ from ...state.evaluation import Evaluation, Status
 from ...state.experience import Experience
 from ...state.profile import Profile
 from ...state.trajectory import Row
+from ...sub_agents.autotune import frozen
 from ..diagnosis import bottleneck, product_flops
 from ..experience import confirms, needs_confirming
 from ..feedback import Goal, make_feedback
@@ -75,6 +76,7 @@ def propose(state: ProposeTask, runtime: Runtime[Context]) -> Update:
         brief = brief.model_copy(update={"tried": brief.tried | set(asked)})
         candidates += writer.propose(brief, wanted - len(candidates))[: wanted - len(candidates)]
     request = f"{state.request.directive} {state.request.tag}".strip()
+    candidates = [each for candidate in candidates for each in frozen(candidate)]
     for candidate in candidates:
         order = (state.round, state.request.part)
         services.run.add_candidate(candidate.model_copy(update={"asked": asked.get(candidate.id, request)}), order)

@@ -12,6 +12,7 @@ from warpsmith.graph import optimize
 from warpsmith.graph.controller import build_graph, graph, recursion_limit
 from warpsmith.graph.run_directory import RunDirectory, new_run_directory
 from warpsmith.graph.services import open_services, provide
+from warpsmith.state.candidate import make_candidate
 from warpsmith.state.channels import Context, State, Update
 from warpsmith.state.problem import Target
 from warpsmith.state.trajectory import Result
@@ -290,3 +291,21 @@ def test_a_run_shows_its_tool_calls(problem_file, tmp_path, given):
     graph.invoke(inputs, {"callbacks": [Calls()], "recursion_limit": 200}, context=context)
     assert Calls.names.count("compile_kernel") == 4
     assert {"check_correctness", "time_kernel"} <= set(Calls.names)
+
+
+def test_a_kernel_that_tunes_itself_is_judged_frozen(problem_file, tmp_path, given):
+    tuned = kernel("triton", 64)
+    configs = "[triton.Config({}, num_warps=4), triton.Config({}, num_warps=8)]"
+    source = f"{tuned.source}@triton.autotune(configs={configs}, key=[])\ndef k(x): pass\n"
+
+    class Tuned(ScriptedWriter):
+        def propose(self, brief, n):
+            return [make_candidate(source, "triton", origin="llm", slots=tuned.slots)] if not brief.tried else []
+
+    result = optimize(
+        problem_file, given=given(writers={"triton": Tuned("triton")}), out=str(tmp_path), languages="triton"
+    )
+    assert [entry.note for entry in result.trajectory] == [
+        f"frozen to triton.Config({{}}, num_warps={warps})" for warps in (4, 8)
+    ]
+    assert Path(result.best_path).read_text().count("triton.Config") == 1
