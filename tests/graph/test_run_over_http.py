@@ -154,6 +154,7 @@ def ended_when(ready, by: signal.Signals, *arguments: str) -> None:
     process.wait(20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
 def test_ended_in_a_model_call_a_run_resumes_to_the_same_result(by, problem_file, tmp_path):
     hung = []
@@ -183,6 +184,7 @@ def test_ended_in_a_model_call_a_run_resumes_to_the_same_result(by, problem_file
     assert len({key for key, outcome in spoken(run_dir) if outcome == "answered"}) == outcomes.count("answered")
 
 
+@pytest.mark.slow
 def test_killed_in_an_evaluation_a_run_resumes_to_the_same_result_and_asks_nothing_again(problem_file, tmp_path):
     mark = tmp_path / "hung"
     with ScriptedServer(written) as server:
