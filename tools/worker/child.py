@@ -23,6 +23,8 @@ from .canary import Canary
 from .clock import Stopwatch
 
 _MAX_TEXT = 6000
+_NO_HOST_MEMORY = "DefaultCPUAllocator: can't allocate memory"
+"""PyTorch has a class of its own for a GPU's memory only."""
 
 
 class Child:
@@ -205,7 +207,7 @@ def describe(error: BaseException) -> str:
 def kind_of(error: BaseException) -> str:
     """`resource` for memory and launch resources, `compile` for compilers' own errors, else `runtime`."""
     names = {cls.__name__ for cls in type(error).__mro__}
-    if names & {"OutOfMemoryError", "OutOfResources", "MemoryError"}:
+    if names & {"OutOfMemoryError", "OutOfResources", "MemoryError"} or _NO_HOST_MEMORY in str(error):
         return "resource"
     if names & {"CompilationError", "CompileException", "NVRTCError", "SyntaxError", "CompileTimeAssertionFailure"}:
         return "compile"
