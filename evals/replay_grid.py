@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from ..state.program import LoopProgram, MatmulProgram
 from ..sub_agents.kernel_source import KernelSource, Template
 from ..sub_agents.offline_writer import Combination, OfflineWriter
 from ..sub_agents.slots import Setting, Slot
-from ..sub_agents.step_space import Choice, Costed, StepSpace
+from ..sub_agents.step_space import Choice, StepSpace
 from ..sub_agents.templates.registry import templates
 
 GRID_DIR = Path(__file__).parent / "replay"
@@ -35,6 +36,7 @@ ORDER = {"configuration": 0, "reduction": 1, "compute": 2, "memory": 3}
 KEPT_FIXED = ("exact_math", "fast_math", "precision", "scheme", "specialise", "reverse_last")
 """Slots that change accuracy, or that matter little: never opened."""
 MOST_CHOICES = 4
+MOST_TEMPLATES = 3
 
 
 class Entry(Record):
@@ -42,21 +44,36 @@ class Entry(Record):
 
     template: str
     setting: dict[str, SlotValue]
+    estimated_ms: float
+    """What the writer's cost model said of this step when the grid was made."""
     ms: float | None = None
     """Median GPU time of one forward call; None where it did not compile, run or come out right."""
     error: str = ""
 
 
+class FixedStep(Record):
+    """The one choice for a step that does not vary."""
+
+    template: str
+    setting: dict[str, SlotValue]
+    estimated_ms: float
+
+
 class Grid(Record):
-    """A fully enumerated part of a slot space, with times."""
+    """A fully enumerated part of a slot space, with times.
+
+    It holds slots and estimates too, so that a replay does not change with the templates.
+    """
 
     problem: Problem
     device: DeviceSheet
     plan: Plan
     step: str
     """Name of the kernel step whose settings vary."""
-    fixed: dict[str, tuple[str, dict[str, SlotValue]]] = Field(default_factory=dict)
-    """Template and setting of every other kernel step."""
+    slots: dict[str, tuple[Slot, ...]]
+    """Of each template, with the choices that the grid has."""
+    fixed: dict[str, FixedStep] = Field(default_factory=dict)
+    """Every other kernel step."""
     entries: tuple[Entry, ...]
     calls: int = 0
     """Timed calls a setting."""
@@ -91,13 +108,38 @@ def open_grid(problem: Problem, plan: Plan, device: DeviceSheet, size: int) -> G
     if not spaces:
         raise InvalidInput(f"{problem.name}: no kernel step that the Triton templates cover")
     (step, space), *others = spaces.items()
-    chosen = [choice.template for choice in space.promising()][:3]
+    chosen = [choice.template for choice in space.promising()][:MOST_TEMPLATES]
     entries: list[Entry] = []
+    slots: dict[str, tuple[Slot, ...]] = {}
     for position, template in enumerate(chosen):
-        share = (size - len(entries)) // (len(chosen) - position)
-        entries += [Entry(template=template.name, setting=setting) for setting in _opened(space, template, share)]
-    fixed = {name: (other.ranked()[0].template.name, other.ranked()[0].values) for name, other in others}
-    return Grid(problem=problem, device=device, plan=plan, step=step, fixed=fixed, entries=tuple(entries))
+        settings = _opened(space, template, (size - len(entries)) // (len(chosen) - position))
+        slots[template.name] = tuple(_narrowed(slot, settings) for slot in space.slots(template))
+        for setting in settings:
+            estimated_ms = space.estimated_ms(Choice.of(template, setting))
+            entries.append(Entry(template=template.name, setting=setting, estimated_ms=estimated_ms))
+    return Grid(
+        problem=problem,
+        device=device,
+        plan=plan,
+        step=step,
+        slots=slots,
+        fixed={name: _fixed(other) for name, other in others},
+        entries=tuple(entries),
+    )
+
+
+def _fixed(space: StepSpace) -> FixedStep:
+    choice = space.ranked()[0]
+    return FixedStep(template=choice.template.name, setting=choice.values, estimated_ms=space.estimated_ms(choice))
+
+
+def _narrowed(slot: Slot, settings: Sequence[Setting]) -> Slot:
+    """The slot with the choices that occur; a default that does not gives way to the first."""
+    held = {setting[slot.name] for setting in settings}
+    choices = tuple(choice for choice in slot.choices if choice in held)
+    return slot.model_copy(
+        update={"choices": choices, "default": slot.default if slot.default in choices else choices[0]}
+    )
 
 
 def _opened(space: StepSpace, template: Template, size: int) -> list[Setting]:
@@ -133,73 +175,49 @@ def _combinations(choices: dict[str, tuple[SlotValue, ...]]) -> Iterator[Setting
 
 
 class GridTemplate:
-    """A template that has only what the grid holds."""
+    """A template as the grid has it: its slots, its settings, and what the cost model said of them."""
 
-    def __init__(self, base: Template, grid: Grid) -> None:
-        self.name = base.name
-        self.base = base
+    def __init__(self, name: str, grid: Grid) -> None:
+        self.name = name
         self._grid = grid
-        self._settings = [entry.setting for entry in grid.entries if entry.template == base.name]
-        self._keys = {key_of(base.name, setting) for setting in self._settings}
-        self._costs: dict[Key, float] = {}
-        self._slots: dict[str, tuple[Slot, ...]] = {}
+        self._estimates = {key_of(e.template, e.setting): e.estimated_ms for e in grid.entries if e.template == name}
 
     def fits(self, program: Program, hints: dict[str, int]) -> bool:
-        return bool(self._allowed(program)) and self.base.fits(program, hints)
+        if program.name == self._grid.step:
+            return bool(self._estimates)
+        return self.name == self._grid.fixed[program.name].template
 
     def slots(self, program: Program, hints: dict[str, int], device: DeviceSheet) -> tuple[Slot, ...]:
-        """The base's slots with the grid's choices; a default that is not among them gives way to the first."""
-        if program.name not in self._slots:
-            self._slots[program.name] = tuple(
-                self._narrow(slot, program) for slot in self.base.slots(program, hints, device)
-            )
-        return self._slots[program.name]
+        if program.name == self._grid.step:
+            return self._grid.slots[self.name]
+        setting = self._grid.fixed[program.name].setting
+        return tuple(
+            Slot(name=name, role="configuration", choices=(value,), default=value) for name, value in setting.items()
+        )
 
     def legal(self, program: Program, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> bool:
-        if program.name != self._grid.step:
-            return setting == self._grid.fixed[program.name][1]
-        return key_of(self.name, setting) in self._keys
+        if program.name == self._grid.step:
+            return key_of(self.name, setting) in self._estimates
+        return setting == self._grid.fixed[program.name].setting
+
+    def estimated_ms(self, program: Program, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> float:
+        """Recorded; infinite for a setting that the grid lacks, which is not legal either."""
+        if program.name == self._grid.step:
+            return self._estimates.get(key_of(self.name, setting), inf)
+        return self._grid.fixed[program.name].estimated_ms
 
     def render(
         self, program: Program, setting: Setting, values: dict[str, tuple[tuple[int | str, ...], str]]
     ) -> KernelSource:
-        return self.base.render(program, setting, values)
-
-    def _allowed(self, program: Program) -> Sequence[Setting]:
-        if program.name == self._grid.step:
-            return self._settings
-        name, setting = self._grid.fixed.get(program.name, ("", {}))
-        return [setting] if name == self.name else []
-
-    def _narrow(self, slot: Slot, program: Program) -> Slot:
-        held = {setting[slot.name] for setting in self._allowed(program)}
-        choices = tuple(choice for choice in slot.choices if choice in held)
-        return slot.model_copy(
-            update={"choices": choices, "default": slot.default if slot.default in choices else choices[0]}
-        )
-
-
-class CostedGridTemplate(GridTemplate):
-    """One whose base has a cost model."""
-
-    def estimated_ms(self, program: Program, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> float:
-        key = key_of(program.name, setting)
-        if key not in self._costs:
-            assert isinstance(self.base, Costed)
-            self._costs[key] = self.base.estimated_ms(program, setting, hints, device)
-        return self._costs[key]
+        raise NotImplementedError("settings of a grid are looked up and never rendered")
 
 
 class GridWriter(OfflineWriter):
     """The offline writer on a grid. Its candidates are settings without a source: nothing is going to run them."""
 
     def __init__(self, grid: Grid) -> None:
-        named = {entry.template for entry in grid.entries} | {name for name, _ in grid.fixed.values()}
-        held = [template for template in templates("triton") if template.name in named]
-        super().__init__(
-            "triton",
-            tuple((CostedGridTemplate if isinstance(t, Costed) else GridTemplate)(t, grid) for t in held),
-        )
+        named = dict.fromkeys([*grid.slots, *(step.template for step in grid.fixed.values())])
+        super().__init__("triton", tuple(GridTemplate(name, grid) for name in named))
         self._opened = self._spaces(grid.plan, grid.device)
 
     def _spaces(self, plan: Plan, device: DeviceSheet) -> dict[str, StepSpace]:
@@ -233,7 +251,7 @@ def setting_of(grid: Grid, candidate: Candidate) -> tuple[str, Setting]:
 def combination_of(grid: Grid, entry: Entry) -> Combination:
     """The combination that a grid's entry stands for, over the whole library."""
     library = {template.name: template for template in templates("triton")}
-    combination = {name: Choice.of(library[template], setting) for name, (template, setting) in grid.fixed.items()}
+    combination = {name: Choice.of(library[each.template], each.setting) for name, each in grid.fixed.items()}
     return {**combination, grid.step: Choice.of(library[entry.template], entry.setting)}
 
 

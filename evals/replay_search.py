@@ -80,6 +80,7 @@ class StrategySearch:
             temperature=request.temperature,
             rng_seed=request.rng_seed,
             vary=request.vary,
+            spread=request.spread,
         )
 
     def _row(self, candidate: Candidate, state: State, asked: str) -> Row:

@@ -161,6 +161,7 @@ class Services:
             rng_seed=request.rng_seed,
             round=task.round,
             vary=request.vary,
+            spread=request.spread,
             graph=self.run.read_record("lowered", LoweredGraph),
             baselines=self.run.read_record("baselines", Baselines),
             failures=self._failures(task),

@@ -44,6 +44,8 @@ class Brief(Record):
     rng_seed: int = 0
     round: int = 0
     """Which round of the run asks."""
+    spread: bool = False
+    """For `explore`: kernels of many kinds before the most promising ones."""
     vary: int | None = None
     """For `tune`: the ordinal of the one slot to move, far if need be, counted over the seed's slots; None: any."""
     graph: LoweredGraph | None = None

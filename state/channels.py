@@ -136,6 +136,8 @@ class WriterRequest(Record):
     rng_seed: int = 0
     seeds: tuple[str, ...] = ()
     """Ids to start from, where they differ from the round's."""
+    spread: bool = False
+    """Many kinds of kernels before the most promising ones."""
     vary: int | None = None
     """Ordinal of the one slot to move far, counted over the slots of the seed; None: any."""
     part: int = 0

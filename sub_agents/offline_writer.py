@@ -14,6 +14,7 @@ from ..state.device import DeviceSheet
 from ..state.plan import Plan
 from ..state.program import ForwardPlan, LoopProgram, MatmulProgram
 from . import slot_moves
+from .choice_lists import kinds, one_slot, small_grid
 from .forward_source import candidate_source
 from .kernel_source import KernelSource, Template
 from .slots import Setting
@@ -154,7 +155,20 @@ class OfflineWriter:
         if brief.directive == "diversify":
             yield from self._different([scored.candidate for scored in brief.pool], spaces, rng)
         pool = [each for scored in brief.pool if (each := _parse(scored.candidate, spaces)) is not None]
+        if brief.spread:
+            yield from self._kinds(spaces, pool, rng)
         yield from self._explored(spaces, pool, rng)
+
+    def _kinds(
+        self, spaces: dict[str, StepSpace], pool: list[Combination], rng: Random
+    ) -> Iterator[tuple[Combination, str | None, str]]:
+        """Every kind of kernel for the steps that matter, in turn."""
+        best: Combination = pool[0] if pool else {name: space.ranked()[0] for name, space in spaces.items()}
+        heavy = _heavy(spaces, best)
+        for choices in zip_longest(*(kinds(spaces[name], rng) for name in heavy)):
+            for name, choice in zip(heavy, choices, strict=True):
+                if choice is not None:
+                    yield {**best, name: choice}, None, f"a kind of {name}"
 
     def _explored(
         self, spaces: dict[str, StepSpace], pool: list[Combination], rng: Random
@@ -256,6 +270,10 @@ class OfflineWriter:
         single = list(best_twice(streams))
         for parent, combination in single:
             yield combination, parent, "one slot moved"
+        for parent, combination in parsed[:1]:
+            for name in _heavy(spaces, combination):
+                for choice in small_grid(spaces[name], combination[name]):
+                    yield {**combination, name: choice}, parent, f"{name} by grid"
         for _ in range(4 * len(single)):
             parent, combination = rng.choice(single)
             name = rng.choice(list(spaces))
@@ -266,22 +284,12 @@ class OfflineWriter:
     def _varied(
         self, seeds: list[Candidate], spaces: dict[str, StepSpace], ordinal: int
     ) -> Iterator[tuple[Combination, str | None, str]]:
-        """Every other choice of one slot of each seed, the nearest first, all else as it is."""
+        """Every other choice of one slot of each seed, all else as it is."""
         for seed in seeds:
             combination = _parse(seed, spaces)
-            if combination is None:
-                continue
-            movable = [
-                (name, slot)
-                for name in _heavy(spaces, combination)
-                for slot in spaces[name].slots(combination[name].template)
-                if len(slot.choices) > 1
-            ]
-            if movable:
-                name, slot = movable[ordinal % len(movable)]
-                for _, choice in moves_of(spaces[name], combination[name], len(slot.choices)):
-                    if choice.values[slot.name] != combination[name].values[slot.name]:
-                        yield {**combination, name: choice}, seed.id, f"{name}: only {slot.name} moved"
+            if combination is not None:
+                for name, slot, choice in one_slot(spaces, _heavy(spaces, combination), combination, ordinal):
+                    yield {**combination, name: choice}, seed.id, f"{name}: only {slot} moved"
 
     def _rewrites(
         self, seeds: list[Candidate], spaces: dict[str, StepSpace]

@@ -6,6 +6,11 @@ from ...state.channels import WriterRequest
 from .standing import Standing
 from .strategy import Phased, ask, first_language, shared_out
 
+SPREAD_FROM = 30
+"""Budget from which exploring asks for spread."""
+MOST_SPREAD = 24
+"""Candidates after which it no longer does."""
+
 
 class PhasedSearch(Phased):
     """One request a language, sharing the width."""
@@ -16,6 +21,13 @@ class PhasedSearch(Phased):
         languages = self._languages(standing)
         if not languages:
             return ()
+        if self._spreading(standing) and room > 1:
+            (language,) = languages
+            near, far = shared_out(room, 2)
+            return (
+                ask(standing, language, "explore", near),
+                ask(standing, language, "explore", far, part=1, spread=True, tag="spread"),
+            )
         sizes = shared_out(room, len(languages))
         return tuple(
             ask(
@@ -29,6 +41,11 @@ class PhasedSearch(Phased):
             for index, (language, size) in enumerate(zip(languages, sizes, strict=True))
             if size
         )
+
+    def _spreading(self, standing: Standing) -> bool:
+        """With a budget to spare, half of the first candidates are of many kinds."""
+        state, budget = standing.state, standing.context.budget
+        return state.phase == "explore" and budget >= SPREAD_FROM and state.evaluations < min(MOST_SPREAD, budget // 3)
 
     def _languages(self, standing: Standing) -> tuple[Language, ...]:
         state = standing.state
