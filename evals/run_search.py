@@ -1,0 +1,235 @@
+"""What each part of the controller adds: a few problems under several variants at one budget, on a GPU.
+
+    python -m warpsmith.evals.run_search --out docs/results/search-h200.json --baselines docs/results/baselines-h200.json
+
+Variants are the default, other strategies, and the stages. Below stage `hardened` a run hands out its best by the first
+verdict, and an audit by the full judge says whether that was wrong. The runs share a harness, which answers a repeated
+question from memory, so that they differ in what they tried and not by noise; their seconds say nothing and are left out.
+Runs that are in the file already are skipped; several processes may write the same file (`--shard 0/2 --gpu 0`, ...).
+
+Exit status: 0 if every run ended without a failure of the machine, 1 if not, 2 for bad input, 130 if interrupted.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from ..graph.api import optimize
+from ..graph.services import Collaborators
+from ..state.base import Record
+from ..state.channels import Context
+from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
+from ..state.scores import geometric_mean
+from ..state.trajectory import Result
+from . import provenance
+from .bench import Bench
+from .suite import SuiteProblem, select
+from .suite_report import _locked as locked
+from .suite_report import write_whole
+
+VARIANTS: dict[str, dict[str, object]] = {
+    "default": {},
+    "chain": {"strategy": "chain"},
+    "no feedback": {"strategy": "sample"},
+    "stage one-shot": {"stage": "one-shot"},
+    "stage correctness": {"stage": "correctness"},
+    "stage profiler": {"stage": "profiler"},
+    "stage search": {"stage": "search"},
+}
+"""Settings by name; the default is stage `hardened`. Stage `correctness` is execution feedback only."""
+PROBLEMS = "decode_projection,group_norm_silu,masked_mean_pool,linear_gelu,log_softmax_vocabulary,bias_gelu_tanh"
+"""Of every family; the first is a product with a few vectors."""
+
+
+class SearchRow(Record):
+    """One run."""
+
+    problem: str
+    variant: str
+    status: str
+    """`passed`, `nothing`, or how the machine failed."""
+    speedup: float | None = None
+    verdict: str = ""
+    tried: int = 0
+    stop_reason: str = ""
+    claimed: float | None = None
+    """Below `hardened`: the speedup that the stage saw."""
+    wrongly_accepted: bool = False
+    message: str = ""
+    commit: str = ""
+
+
+class VariantSummary(Record):
+    """A variant over its problems. Runs without a kernel are left out of the geometric mean, and counted."""
+
+    runs: int
+    passed: int
+    wins: int
+    wrongly_accepted: int
+    geometric_mean_speedup: float
+    mean_tried: float
+
+
+class SearchFile(Record):
+    """The result file."""
+
+    budget: int
+    gpu: str = ""
+    versions: dict[str, str] = {}
+    commit: str = ""
+    command: str = ""
+    summary: dict[str, VariantSummary] = {}
+    rows: tuple[SearchRow, ...] = ()
+
+
+def row_of(problem: str, variant: str, result: Result, commit: str) -> SearchRow:
+    audit = result.audit
+    return SearchRow(
+        problem=problem,
+        variant=variant,
+        status="passed" if result.outcome == "verified" else result.outcome,
+        speedup=result.speedup,
+        verdict=result.verdict,
+        tried=result.tried,
+        stop_reason=result.stop_reason,
+        claimed=audit.claimed if audit else None,
+        wrongly_accepted=audit is not None and audit.wrongly_accepted,
+        message=audit.message if audit else "",
+        commit=commit,
+    )
+
+
+def summarised(rows: Sequence[SearchRow]) -> dict[str, VariantSummary]:
+    found = {}
+    for variant in dict.fromkeys(row.variant for row in rows):
+        own = [row for row in rows if row.variant == variant]
+        found[variant] = VariantSummary(
+            runs=len(own),
+            passed=sum(row.status == "passed" for row in own),
+            wins=sum(row.verdict == "win" for row in own),
+            wrongly_accepted=sum(row.wrongly_accepted for row in own),
+            geometric_mean_speedup=round(geometric_mean(row.speedup for row in own if row.speedup), 4),
+            mean_tried=round(mean(row.tried for row in own), 1),
+        )
+    return found
+
+
+def load(path: Path, budget: int) -> SearchFile:
+    """The file, or an empty one. Raises InvalidInput where it is for another budget or cannot be read."""
+    if not path.exists():
+        return SearchFile(budget=budget)
+    try:
+        found = SearchFile.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise InvalidInput(f"{path}: is not a file of this command; choose another --out") from error
+    if found.budget != budget:
+        raise InvalidInput(f"{path}: was made with --budget {found.budget}; use that, or another --out")
+    return found
+
+
+def add_row(path: Path, row: SearchRow, about: SearchFile) -> None:
+    """Adds a run under the folder's lock, in place of an older one of the same problem and variant."""
+    with locked(path):
+        old = load(path, about.budget)
+        kept = [each for each in old.rows if (each.problem, each.variant) != (row.problem, row.variant)]
+        order = {name: number for number, name in enumerate(VARIANTS)}
+        rows = sorted([*kept, row], key=lambda each: (order.get(each.variant, 99), each.problem))
+        made = about.model_copy(update={"rows": tuple(rows), "summary": summarised(rows)})
+        write_whole(path, json.dumps(made.model_dump(), indent=1) + "\n")
+
+
+def run_variant(problem: SuiteProblem, variant: str, search: Callable[[Path], Result], commit: str) -> SearchRow:
+    """One run's row, whatever happens."""
+    try:
+        return row_of(problem.name, variant, search(problem.path), commit)
+    except (InvalidProblem, InfraError) as error:
+        return SearchRow(
+            problem=problem.name, variant=variant, status=type(error).__name__, message=str(error), commit=commit
+        )
+
+
+def runner(bench: Bench, settings: dict[str, Any]) -> Callable[[Path], Result]:
+    """Optimises with these settings on the bench's harness."""
+    return lambda path: optimize(path, given=Collaborators(harness=bench.harness), **settings)
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.run_search", description="Compares variants.")
+    parser.add_argument("--out", type=Path, default=Path("docs/results/search.json"))
+    parser.add_argument("--baselines", type=Path, help="file of cached baseline times, read and added to")
+    parser.add_argument("--problems", default=PROBLEMS, help="comma-separated names of the suite")
+    parser.add_argument("--variants", default=",".join(VARIANTS), help="comma-separated names")
+    parser.add_argument("--budget", type=int, default=Context().budget)
+    parser.add_argument("--shard", default="0/1", help="i/n: every n-th problem from i")
+    parser.add_argument("--gpu", type=int, default=0)
+    parser.add_argument("--runs", type=Path, default=Path("runs/search"))
+    parser.add_argument("--dry-run", action="store_true", help="never use a GPU")
+    parser.add_argument("--require-gpu", action="store_true")
+    parser.add_argument("--commit", default="")
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
+    variants = [name.strip() for name in options.variants.split(",") if name.strip()]
+    unknown = [name for name in variants if name not in VARIANTS]
+    if unknown:
+        raise InvalidInput(f"--variants: no {unknown[0]!r}; known: {', '.join(VARIANTS)}")
+    commit = provenance.commit(options.commit)
+    about = SearchFile(
+        budget=options.budget, commit=commit, command=provenance.command("warpsmith.evals.run_search", arguments)
+    )
+    problems = select(options.problems, options.shard)
+    done = {(row.problem, row.variant) for row in load(options.out, options.budget).rows if row.status in DONE}
+    failed = False
+    harness_settings: dict[str, Any] = {
+        "gpu": options.gpu,
+        "out": str(options.runs / f"gpu{options.gpu}"),
+        "baselines": str(options.baselines) if options.baselines else None,
+        "dry_run": True if options.dry_run else None,
+        "require_gpu": options.require_gpu,
+        "budget": options.budget,
+    }
+    with closing(Bench(**harness_settings)) as bench:
+        device = bench.harness.device()
+        about = about.model_copy(update={"gpu": device.name, "versions": device.versions})
+        for problem in problems:
+            for variant in variants:
+                if (problem.name, variant) in done:
+                    continue
+
+                settings = {**harness_settings, **VARIANTS[variant]}
+                row = run_variant(problem, variant, runner(bench, settings), commit)
+                failed = failed or row.status not in DONE
+                add_row(options.out, row, about)
+                shown = f"{row.speedup:.3f}x" if row.speedup else row.status
+                say(f"{problem.name:<24} {variant:<18} {shown} {row.verdict} ({row.tried} tried)")
+    return 1 if failed else 0
+
+
+DONE = ("passed", "nothing", "estimated")
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    try:
+        return run(options, arguments)
+    except WarpsmithError as error:
+        say(f"run_search: {error}")
+        return 2
+    except KeyboardInterrupt:
+        say(f"run_search: interrupted; what is done is in {options.out}")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The comparison of variants: rows, resuming, and what a summary counts."""
+
+import json
+from pathlib import Path
+
+import pytest
+from scripted.collaborators import SOURCE, ScriptedHarness, ScriptedPlanner, ScriptedWriter
+
+from warpsmith.evals.run_search import VARIANTS, SearchFile, SearchRow, add_row, load, main, row_of, summarised
+from warpsmith.graph import optimize
+from warpsmith.graph.services import Collaborators
+from warpsmith.graph.stages import staged
+from warpsmith.state.channels import Context
+from warpsmith.state.errors import InvalidInput
+
+
+def run(tmp_path: Path, variant: str, fates: dict[int, str]) -> SearchRow:
+    problem = tmp_path / "p.py"
+    problem.write_text(SOURCE)
+    given = Collaborators(
+        harness=ScriptedHarness(),
+        planner=ScriptedPlanner(),
+        writers={language: ScriptedWriter(language, fates=fates) for language in ("triton", "cuda")},
+    )
+    result = optimize(problem, given=given, out=str(tmp_path / "runs"), **VARIANTS[variant])
+    return row_of("p", variant, result, "abc")
+
+
+def test_every_variant_is_a_setting_that_exists():
+    for settings in VARIANTS.values():
+        staged(Context(**settings))
+
+
+def test_a_stage_that_accepts_what_is_wrong_is_counted(tmp_path):
+    rows = [run(tmp_path, variant, {64: "full"}) for variant in ("default", "stage search")]
+    found = summarised(rows)
+    assert (found["default"].passed, found["default"].wrongly_accepted) == (1, 0)
+    assert (found["stage search"].passed, found["stage search"].wrongly_accepted) == (0, 1)
+    assert rows[1].message == "off by one in row 3"
+    assert rows[1].claimed > rows[0].speedup
+
+
+def test_a_file_keeps_the_newest_row_of_each_run(tmp_path):
+    out, about = tmp_path / "search.json", SearchFile(budget=18, gpu="made up")
+    for variant, speedup in (("chain", 1.5), ("default", 2.0), ("chain", 1.7)):
+        add_row(out, SearchRow(problem="p", variant=variant, status="passed", speedup=speedup, verdict="win"), about)
+    found = load(out, 18)
+    assert [(row.variant, row.speedup) for row in found.rows] == [("default", 2.0), ("chain", 1.7)]
+    assert found.summary["chain"].geometric_mean_speedup == 1.7
+    with pytest.raises(InvalidInput, match="made with --budget 18"):
+        load(out, 20)
+    out.write_text(json.dumps([1]))
+    with pytest.raises(InvalidInput, match="not a file of this command"):
+        load(out, 18)
+
+
+def test_an_unknown_variant_is_bad_input(tmp_path, capsys):
+    assert main(["--variants", "best", "--out", str(tmp_path / "x.json")]) == 2
+    assert "no 'best'; known: default, chain" in capsys.readouterr().err
