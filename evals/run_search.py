@@ -1,11 +1,11 @@
 """What each part of the controller adds: a few problems under several variants at one budget, on a GPU.
 
-    python -m warpsmith.evals.run_search --out docs/results/search-h200.json --baselines docs/results/baselines-h200.json
+    python -m warpsmith.evals.run_search --require-gpu --out docs/results/search-h200.json
 
 Variants are the default, other strategies, and the stages. Below stage `hardened` a run hands out its best by the first
 verdict, and an audit by the full judge says whether that was wrong. The runs share a harness, which answers a repeated
-question from memory, so that they differ in what they tried and not by noise; their seconds say nothing and are left out.
-Runs that are in the file already are skipped; several processes may write the same file (`--shard 0/2 --gpu 0`, ...).
+question from memory, so that they differ in what they tried and not by noise; their seconds say nothing and are left
+out. Runs that are in the file already are skipped; several processes may write one file (`--shard 0/2 --gpu 0`, ...).
 
 Exit status: 0 if every run ended without a failure of the machine, 1 if not, 2 for bad input, 130 if interrupted.
 """
