@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from pydantic import ValidationError
@@ -18,7 +19,7 @@ from ..state.problem import Problem
 from ..state.timing import Baselines
 from ..state.trajectory import StopReason
 from ..sub_agents.hybrid import HybridWriter
-from ..sub_agents.llm.desk import Desk, Journal
+from ..sub_agents.llm.desk import Desk, Journal, Similar
 from ..sub_agents.llm.planner import LlmPlanner
 from ..sub_agents.llm.writer import LlmWriter
 from ..sub_agents.models.budget import Ledger
@@ -30,6 +31,7 @@ from ..sub_agents.models.team import ANSWERS_FILE, open_models
 from ..sub_agents.models.usage import total_cost, total_tokens
 from ..sub_agents.writer import Writer
 from ..tools.harness import Harness
+from .library import OFFERED, Library, structure_key
 from .run_directory import RunDirectory
 
 TOOLS_FILE = "tool_results.jsonl"
@@ -155,7 +157,15 @@ def _writers(kind: str, offline: Staff, place: Workplace, model: ChatModel) -> d
     journal = Journal(place.run.path / TOOLS_FILE)
 
     def open_desk(brief: Brief, language: Language) -> Desk:
-        return Desk(model=model, harness=place.harness, brief=brief, language=language, journal=journal)
+        return Desk(
+            model=model,
+            harness=place.harness,
+            brief=brief,
+            language=language,
+            journal=journal,
+            similar=_similar(place.context),
+            compiler_output=getattr(place.harness, "compiler_output", None),
+        )
 
     languages: tuple[Language, ...] = ("triton", "cuda")
     asked: dict[Language, Writer] = {
@@ -167,6 +177,21 @@ def _writers(kind: str, offline: Staff, place: Workplace, model: ChatModel) -> d
         language: HybridWriter(offline.writers[language], writer) if language in offline.writers else writer
         for language, writer in asked.items()
     }
+
+
+def _similar(context: Context) -> Similar | None:
+    """Looks kernels up in the run's library; None where it has none."""
+    if not context.library:
+        return None
+    library = Library(Path(context.library))
+
+    def found(brief: Brief) -> str:
+        structure = structure_key(brief.plan)
+        entries = library.find(structure, brief.device.name, brief.language) if structure else []
+        shown = [f"{e.problem}, {e.speedup:.3g}x over its baseline:\n{e.candidate.source}" for e in entries[:OFFERED]]
+        return "\n\n".join(shown)
+
+    return found
 
 
 def _recorded(place: Workplace) -> RecordedModel:

@@ -120,6 +120,13 @@ class LocalHarness:
     def lower(self, problem: Problem) -> LoweredGraph:
         return self._reader.lowered(problem, problem.primary.name, dynamic=True).result()
 
+    def compiler_output(self, problem: Problem) -> str:
+        """The kernels that torch.compile makes of the reference, as source; why there are none in a dry run."""
+        if self.dry:
+            return "not available without a GPU"
+        with self._gpu_lock, self._quiet:
+            return self._reader.generated(problem, "cuda:0", self.work_dir / "inductor")
+
     def baseline(self, problem: Problem) -> Baselines:
         wanted = [(name, w.name) for w in problem.timed_workloads for name in self._baseline_names(problem, w.name)]
         if self.dry:

@@ -11,7 +11,7 @@ from . import wire
 from .fork_server import ForkServer, Spawn
 from .judge_handle import checked
 
-_DESCRIBE_S, _LOWER_S = 60.0, 40.0
+_DESCRIBE_S, _LOWER_S, _GENERATE_S = 60.0, 40.0, 120.0
 
 
 class ProblemReader:
@@ -59,6 +59,18 @@ class ProblemReader:
             # A reference that cannot be lowered can still be judged: only the planner loses its sight.
             return LoweredGraph(nodes=(), outputs=None, unsupported=str(error))
         return LoweredGraph.model_validate(reply["graph"])
+
+    def generated(self, problem: Problem, device: str, cache: Path) -> str:
+        """The code that torch.compile makes of the reference at the primary workload. Raises InvalidProblem."""
+        body = {
+            "op": "generated",
+            "path": problem.path,
+            "source": problem.source,
+            "arguments": problem.primary.arguments,
+            "device": device,
+            "cache": str(cache),
+        }
+        return str(self._ask_once("problem", body, _GENERATE_S, Path(problem.path))["text"])
 
     def _ask_once(self, role: str, body: dict[str, Any], deadline_s: float, path: Path) -> dict[str, Any]:
         """One request to a fresh trusted worker."""

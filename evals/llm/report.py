@@ -17,6 +17,7 @@ from ...state.trajectory import Result
 from ...sub_agents.answers.reading import Wanted, read_kernel
 from ...sub_agents.llm.written import WrittenAnswer
 from ...sub_agents.models.protocol import Answer
+from ...tools.compiler_output import decisive_line
 from ...tools.harness import Harness
 
 STATUS = {"verified": "passed", "estimated": "unverified", "nothing": "nothing_passed"}
@@ -145,7 +146,7 @@ class Judged(Record):
             return AnswerRow(status=entry.status.value, why=entry.message, round=entry.round, speedup=speedup, **told)
         report = harness.compile(self.problem, candidate)
         status = "repeated_or_dropped" if report.ok else "compile_error"
-        return AnswerRow(status=status, why=report.error.strip().splitlines()[-1] if report.error else "", **told)
+        return AnswerRow(status=status, why=decisive_line(report.error), **told)
 
 
 def answer_rows(

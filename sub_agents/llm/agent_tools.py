@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pydantic import BaseModel, Field, ValidationError
 
 from ...state.candidate import normalised_hash
+from ...state.errors import WarpsmithError
 from ...tools.toolbox import NoArguments
 from ..models.protocol import ToolCall, ToolSpec
 from .api_notes import read_docs
@@ -17,7 +18,7 @@ from .sections import trimmed
 
 JUDGING = frozenset(("check_correctness", "time_kernel", "profile_kernel"))
 """Tools that run a kernel."""
-MOST_TOKENS = 1500
+MOST_TOKENS = 4000
 """Of one tool's answer."""
 
 
@@ -97,4 +98,7 @@ class AgentTools:
 
     def _compiler_output(self, _arguments: dict[str, str]) -> str:
         made = self._desk.compiler_output
-        return made(self._desk.brief.problem) if made else "not available"
+        try:
+            return made(self._desk.brief.problem) if made else "not available"
+        except WarpsmithError as error:
+            return f"not available ({error})"

@@ -1,6 +1,5 @@
 """What a model is told about a problem and a run so far: sections in a fixed order, each within its budget."""
 
-import difflib
 from collections.abc import Sequence
 
 from ...state.brief import Brief, Scored
@@ -17,8 +16,6 @@ from .plain_words import operators_in_words, signature
 from .prompts import render
 from .sections import Section, fenced
 
-GAINED = 1.05
-"""A change that gained more than this is shown as a diff."""
 MOST_KERNELS, MOST_FAILURES, MOST_DIFFS = 3, 5, 5
 RUNNING_FAILURES = 3
 """Compile failures in a row after which the simplest structure is asked for."""
@@ -52,6 +49,7 @@ def writer_sections(brief: Brief, language: str) -> list[Section]:
         ("Seeds", _seeds_text(brief, language), 5000),
         ("Best kernels so far", "" if brief.seeds else _kernels_text(brief.pool[:MOST_KERNELS]), 6000),
         ("Changes that gained", _diffs_text(brief), 1500),
+        ("Failures so far", _failures_text(brief) if brief.experience.failures else "", 800),
         ("Last verdicts", feedback_text(brief.feedback[-MOST_FAILURES:]), 1200),
     )
     sections += [
@@ -181,16 +179,11 @@ def _speed(scored: Scored) -> str:
 
 
 def _diffs_text(brief: Brief) -> str:
-    """What changed between a kernel of the pool and its parent in the pool, where that gained."""
-    known = {scored.candidate.id: scored for scored in (*brief.pool, *brief.seeds)}
-    parts = []
-    for scored in brief.pool:
-        parent = known.get(scored.candidate.parent or "")
-        if parent is None or scored.evaluation.rank <= GAINED * parent.evaluation.rank:
-            continue
-        lines = difflib.unified_diff(
-            parent.candidate.source.splitlines(), scored.candidate.source.splitlines(), lineterm="", n=1
-        )
-        gain = scored.evaluation.rank / parent.evaluation.rank
-        parts.append(f"{gain:.3g}x by:\n{fenced(chr(10).join(list(lines)[2:]), 'diff')}")
-    return "\n\n".join(parts[:MOST_DIFFS])
+    """Changes to kernels of this run that gained, measured twice."""
+    changes = brief.experience.changes[-MOST_DIFFS:]
+    return "\n\n".join(f"{1 + change.gain:.3g}x by:\n{fenced(change.diff, 'diff')}" for change in changes)
+
+
+def _failures_text(brief: Brief) -> str:
+    """The run's last failures, a line each."""
+    return fenced("\n".join(f"- {line}" for line in brief.experience.failures[-MOST_FAILURES:]))

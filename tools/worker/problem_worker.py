@@ -8,7 +8,7 @@ import torch
 
 from ...state.errors import InvalidProblem
 from .. import wire
-from . import lowering
+from . import baselines, lowering
 from .problem_module import ProblemModule
 
 _META = torch.device("meta")
@@ -29,11 +29,27 @@ def lower(body: dict[str, Any]) -> dict[str, Any]:
     return {"graph": graph.model_dump(mode="json")}
 
 
+def generated(body: dict[str, Any]) -> dict[str, Any]:
+    """The code that torch.compile makes of the reference at one workload: Triton for a GPU, C++ for a CPU."""
+    from torch._inductor.utils import run_and_get_code  # opens the GPU, which the fork server must not
+
+    baselines.use_cache(Path(body["cache"]), threads=1)
+    device = torch.device(body["device"])
+    module = ProblemModule(Path(body["path"]), body["source"])
+    model = module.model(device, 0)
+    inputs = module.inputs(body["arguments"], device, 0)
+    _, codes = run_and_get_code(baselines.build("compile", module, model), *inputs)
+    return {"text": "\n\n".join(codes)}
+
+
+OPERATIONS = {"describe": describe, "lower": lower, "generated": generated}
+
+
 def main(channel: socket.socket, _params: dict[str, Any]) -> None:
     """Answers one request."""
     message = wire.receive(channel)
     try:
-        reply = {"describe": describe, "lower": lower}[message.body["op"]](message.body)
+        reply = OPERATIONS[message.body["op"]](message.body)
     except InvalidProblem as error:
         reply = {"fault": "problem", "text": str(error)}
     except Exception as error:  # noqa: BLE001 - the worker boundary

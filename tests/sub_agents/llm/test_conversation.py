@@ -5,6 +5,7 @@ import json
 from scripted.answers import called, kernel_source, said
 
 from warpsmith.state.candidate import normalised_hash
+from warpsmith.state.errors import InvalidProblem
 from warpsmith.sub_agents.llm import conversation
 from warpsmith.sub_agents.llm.conversation import WriteTask
 from warpsmith.sub_agents.llm.desk import Desk, Journal, Limits
@@ -133,6 +134,25 @@ def test_hidden_workloads_reach_a_model_as_a_class_only(brief, open_desk):
     told = "".join(message.text for ask in desk.model.asked for message in ask.messages)
     assert "4093" not in told
     assert "row 4092" not in told
+
+
+def test_the_compilers_code_and_similar_kernels_are_tools_where_there_are_any(brief, open_desk):
+    answers = (called("compiler_output", topic=""), called("find_similar", topic=""), said(64))
+    desk = open_desk(
+        brief, *answers, compiler_output=lambda problem: f"triton_poi of {problem.name}", similar=lambda _: ""
+    )
+    assert len(talk(desk)) == 1
+    assert desk.model.asked[1].messages[-1].text == "triton_poi of running_sum"
+    assert desk.model.asked[2].messages[-1].text == "nothing similar is known"
+
+
+def test_a_compiler_that_fails_is_an_answer_not_an_exception(brief, open_desk):
+    def fails(problem):
+        raise InvalidProblem(f"{problem.name}: generated did not end within 120 s")
+
+    desk = open_desk(brief, called("compiler_output", topic=""), said(64), compiler_output=fails)
+    assert len(talk(desk)) == 1
+    assert "not available (running_sum: generated did not end" in desk.model.asked[1].messages[-1].text
 
 
 def test_a_resumed_conversation_hears_the_same_words_from_tools(brief, open_desk, tmp_path):

@@ -10,6 +10,7 @@ from scripted.collaborators import ScriptedHarness
 from warpsmith.state.brief import Scored
 from warpsmith.state.candidate import make_candidate
 from warpsmith.state.evaluation import Status
+from warpsmith.state.experience import Change, Experience
 from warpsmith.state.feedback import Feedback
 from warpsmith.state.lowered import LoweredGraph, Node, Symbol, Value
 from warpsmith.sub_agents.llm.briefing import (
@@ -70,6 +71,10 @@ def rich(brief):
                 ),
             ),
             "compile_errors": ("error: no such tile",),
+            "experience": Experience(
+                changes=(Change(parent=slow.candidate.id, candidate=fast.candidate.id, gain=0.5625, diff="-16\n+64"),),
+                failures=("compile_error: no such tile",),
+            ),
             "failures": (scored(problem, 8, fate="compile"),),
         }
     )
@@ -98,7 +103,7 @@ def test_the_cuda_writer_reads_the_triton_seed_as_pseudocode(rich, snapshot):
     seeded = rich.model_copy(update={"seeds": rich.pool[:1], "directive": "rewrite", "language": "cuda"})
     request = render("brief", sections=writer_sections(seeded, "cuda"), directive=directive_text(seeded, 0))
     assert "Triton seed, to be read as pseudocode" in request
-    assert request.count('"tile": 64') == 2  # Once as the seed, once in the diff: not again as a kernel of the pool.
+    assert request.count('"tile": 64') == 1  # As the seed, not again as a kernel of the pool.
     snapshot("cuda_rewrite", request)
 
 
