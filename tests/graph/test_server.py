@@ -75,8 +75,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 def test_the_server_shows_named_nodes_and_documented_schemas(server):
     client = sdk.get_sync_client(url=server)
-    (assistant,) = client.assistants.search()
-    assert assistant["graph_id"] == "warpsmith"
+    (assistant,) = client.assistants.search(graph_id="warpsmith")
     drawn = client.assistants.get_graph(assistant["assistant_id"])
     names = {node["id"] for node in drawn["nodes"]}
     assert {"explore", "rewrite", "tune", "propose", "evaluate", "profile", "diagnose", "feedback", "record"} <= names
@@ -86,6 +85,21 @@ def test_the_server_shows_named_nodes_and_documented_schemas(server):
     assert all(field.get("description") and field.get("title") and "default" in field for field in context.values())
     assert schemas["input_schema"]["properties"]["problem"]["description"]
     assert {"phase", "tried", "best", "best_rank", "stop_reason"} <= set(schemas["state_schema"]["properties"])
+
+
+def test_the_sub_agents_can_be_looked_into(server):
+    client = sdk.get_sync_client(url=server)
+    inside = {
+        "planner": {"ask_planner", "read_plan"},
+        "triton_writer": {"write:ask_writer", "write:use_tools", "write:compile_draft", "write:hand_in", "repair"},
+        "cuda_writer": {"write:ask_writer", "write:use_tools", "write:compile_draft", "write:hand_in", "repair"},
+        "repairer": {"ask_repairer", "read_repair"},
+    }
+    for name, nodes in inside.items():
+        (assistant,) = client.assistants.search(graph_id=name)
+        drawn = client.assistants.get_graph(assistant["assistant_id"], xray=True)
+        assert nodes <= {node["id"] for node in drawn["nodes"]}, name
+        assert client.assistants.get_schemas(assistant["assistant_id"])["state_schema"]["properties"]
 
 
 def test_a_run_through_the_sdk_passes_the_nodes_and_leaves_a_readable_state(server, tmp_path):
