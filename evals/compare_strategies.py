@@ -55,6 +55,8 @@ class ProblemSearch(Record):
     first_ms: float | None
     """Time of what the writer proposes first."""
     reached: dict[str, dict[str, Spread]]
+    evaluations_to_99: dict[str, float | None]
+    """Median number of evaluations to 99% of the best; None where most seeds did not get there."""
     curves: dict[str, list[float]]
     """Median share after each evaluation, at the greatest budget."""
 
@@ -94,6 +96,7 @@ class SearchReport(Record):
 def search_problem(grid: Grid, names: Sequence[str], budgets: Sequence[int], seeds: int) -> ProblemSearch:
     reached: dict[str, dict[str, Spread]] = {}
     curves: dict[str, list[float]] = {}
+    to_99: dict[str, float | None] = {}
     first = 0.0
     for name, run in searches(grid, names):
         longest = [run(max(budgets), seed) for seed in range(seeds)]
@@ -102,6 +105,7 @@ def search_problem(grid: Grid, names: Sequence[str], budgets: Sequence[int], see
             own = longest if name in BUDGET_FREE or budget == max(budgets) else [run(budget, s) for s in range(seeds)]
             reached[name][str(budget)] = spread_of([curve[budget - 1] for curve in own])
         curves[name] = medians(longest)
+        to_99[name] = steps_to(0.99, longest)
         if name == Context().strategy:
             first = longest[0][0]
     return ProblemSearch(
@@ -110,6 +114,7 @@ def search_problem(grid: Grid, names: Sequence[str], budgets: Sequence[int], see
         best_ms=grid.best_ms,
         first_ms=grid.best_ms / first if first else None,
         reached=reached,
+        evaluations_to_99=to_99,
         curves=curves,
     )
 
@@ -117,6 +122,13 @@ def search_problem(grid: Grid, names: Sequence[str], budgets: Sequence[int], see
 def spread_of(values: Sequence[float]) -> Spread:
     low, _, high = quantiles(values, n=4, method="inclusive") if len(values) > 1 else (values[0],) * 3
     return Spread(median=round(median(values), 4), low=round(low, 4), high=round(high, 4))
+
+
+def steps_to(share: float, curves: Sequence[Curve]) -> float | None:
+    """Median number of evaluations until a share is reached."""
+    never = len(curves[0]) + 1
+    found = median(next((step for step, reached in enumerate(curve, 1) if reached >= share), never) for curve in curves)
+    return None if found >= never else found
 
 
 def medians(curves: Sequence[Curve]) -> list[float]:

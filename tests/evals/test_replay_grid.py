@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from programs import examples
 
-from warpsmith.evals.compare_strategies import against, report_of, search_problem, spread_of
+from warpsmith.evals.compare_strategies import against, report_of, search_problem, spread_of, steps_to
 from warpsmith.evals.replay_grid import Grid, load_grids, open_grid, save_grid
 from warpsmith.evals.replay_search import StrategySearch, curve_of, random_curve, tpe_curve
 from warpsmith.evals.search_plot import plot_svg
@@ -97,6 +97,12 @@ def test_a_curve_is_the_best_so_far_and_goes_on_level():
 
 def test_spreads_are_medians_and_quartiles():
     assert spread_of([0.1, 0.2, 0.3, 0.4, 0.5]).model_dump() == {"median": 0.3, "low": 0.2, "high": 0.4}
+
+
+def test_steps_to_a_share_are_a_median_and_none_where_most_never_get_there():
+    curves = [[0.5, 0.99, 1.0], [0.99, 0.99, 0.99], [0.1, 0.1, 0.1]]
+    assert steps_to(0.99, curves) == 2
+    assert steps_to(1.0, curves) is None
 
 
 def test_a_report_counts_where_the_default_is_better_and_the_plot_shows_every_search(grid):
