@@ -1,7 +1,7 @@
 """What the reduction templates share: a program as rows and columns, tile choices, names for the kernel files."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -243,6 +243,16 @@ def run_slots(program: LoopProgram) -> tuple[Slot, ...]:
         return ()
     about = "in tiles that keep to a run of the innermost reduced axis, or over all reduced axes as one"
     return (Slot(name="apply", role="memory", choices=("runs", "flat"), default="runs", about=about),)
+
+
+def in_runs(code: loop.TileCode, setting: Setting) -> tuple[loop.TileCode, dict[str, str]]:
+    """The tile of the last pass, and the length and number of the runs that it keeps to (empty where it does not)."""
+    columns = code.columns
+    if setting.get("apply", "flat") != "runs" or columns is None:
+        return code, {"runs": "", "run_count": ""}
+    length, count = columns.sizes[-1], product(columns.sizes[:-1])
+    tiled = replace(code, runs=True, column_mask=True)
+    return tiled, {"runs": loop.size_text(length), "run_count": loop.size_text(count)}
 
 
 def store_body(code: loop.TileCode, schedule: RowSchedule, stream: loop.Access) -> list[str]:

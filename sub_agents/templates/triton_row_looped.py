@@ -4,12 +4,11 @@ Softmax takes two passes instead of three and a variance one instead of two (see
 may run backwards, so that it starts on what the pass before left in the cache.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
-from ...state.sizes import Size, product
+from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
@@ -20,6 +19,7 @@ from .triton_row import (
     access,
     access_slots,
     fits_rows,
+    in_runs,
     index_dtype,
     looped_tile_is_legal,
     pass_body,
@@ -135,15 +135,12 @@ class TritonRowLooped:
         self, code: loop.TileCode, setting: Setting, schedule: RowSchedule, stream: loop.Access
     ) -> dict[str, Any]:
         """The pass that writes whole tiles."""
-        columns, runs = code.columns, setting.get("apply", "flat") == "runs"
-        assert columns is not None
-        tiled = replace(code, runs=True, column_mask=True) if runs else code
+        tiled, runs = in_runs(code, setting)
         return {
             "about": "Apply",
             "init": [],
             "lines": store_body(tiled, schedule, stream),
             "after": [],
             "reverse": bool(setting["reverse_last"]),
-            "runs": loop.size_text(columns.sizes[-1]) if runs else "",
-            "run_count": loop.size_text(product(columns.sizes[:-1])),
+            **runs,
         }

@@ -20,6 +20,7 @@ from .triton_row import (
     access,
     access_slots,
     fits_rows,
+    in_runs,
     index_dtype,
     looped_tile_is_legal,
     merges,
@@ -31,6 +32,7 @@ from .triton_row import (
     row_code,
     row_context,
     row_shape,
+    run_slots,
     store_body,
     tile_slots,
 )
@@ -75,6 +77,7 @@ class TritonSplitReduction:
             *tile_slots(program, hints),
             *access_slots(program, shape),
             *pass_slots(program),
+            *run_slots(program),
             Slot(name="split", role="reduction", choices=splits, default=split, about="programs a row"),
         )
 
@@ -133,6 +136,7 @@ class TritonSplitReduction:
                     "about": f"Parts of {pass_title(each)}.",
                     "loops": True,
                     "reverse": False,
+                    "runs": "",
                     "head": head,
                     "init": pass_init(each),
                     "lines": pass_body(code, each, schedule, stream),
@@ -148,14 +152,16 @@ class TritonSplitReduction:
         if tile_stores and tail:
             tail = ["if part == 0:", *(f"    {line}" for line in tail)]
         head = self._combined(code, made, schedule, stream)
+        tiled, runs = in_runs(code, setting)
         return {
             "kernel": f"{name}_last_kernel",
             "about": "Combines the parts" + (" and applies the result." if tile_stores else "."),
             "loops": bool(tile_stores),
-            "reverse": bool(setting["reverse_last"]),
+            "reverse": bool(setting["reverse_last"]) and bool(tile_stores),
+            **runs,
             "head": head,
             "init": [],
-            "lines": store_body(code, schedule, stream) if tile_stores else [],
+            "lines": store_body(tiled, schedule, stream) if tile_stores else [],
             "tail": tail,
         }
 
