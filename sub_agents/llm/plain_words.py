@@ -126,8 +126,25 @@ def signature(problem: Problem) -> str:
         role = "" if workload.timed else " (checked, not timed)"
         lines.append(f"{workload.name}{f' ({sizes})' if sizes else ''}{role}: {described}")
     lines += [f"{name} may vary from {low} to {high}" for name, (low, high) in problem.ranges.items()]
-    lines.append(f"constructor arguments: {problem.init_arguments}")
+    lines.append(f"constructor arguments: {_literal(problem.init_arguments) or 'none'}")
     return "\n".join(lines)
+
+
+def _literal(described: Any) -> str:
+    """Described constructor arguments as they would be written; containers without brackets at the outside."""
+    if isinstance(described, dict) and "literal" in described:
+        return repr(described["literal"])
+    if isinstance(described, dict) and len(described) == 1:
+        ((kind, content),) = described.items()
+        parts = content if isinstance(content, list) else [content]
+        inner = ", ".join(_bracketed(part) for part in parts)
+        return inner if kind in ("list", "tuple") else f"{kind}({inner})"
+    return str(described if described is not None else "")
+
+
+def _bracketed(described: Any) -> str:
+    nested = isinstance(described, dict) and set(described) & {"list", "tuple", "dict"}
+    return f"[{_literal(described)}]" if nested else _literal(described)
 
 
 def _input(described: Any) -> str:
