@@ -25,8 +25,9 @@ def ask_writers(state: State) -> list[Send] | Literal["record"]:
             pool=tuple(row.id for row in state.pool),
             known=len(state.tried),
             feedback=state.feedback,
+            repairs=request.language not in (earlier.language for earlier in state.requests[:index]),
         )
-        for request in state.requests
+        for index, request in enumerate(state.requests)
     ]
     return [Send("propose", task) for task in tasks] or "record"
 

@@ -164,7 +164,7 @@ class Services:
             spread=request.spread,
             graph=self.run.read_record("lowered", LoweredGraph),
             baselines=self.run.read_record("baselines", Baselines),
-            failures=self._failures(task),
+            failures=self._failures(task) if task.repairs else (),
             experience=experience(rows, self._source_of, self._message_of),
             **self._models_past(rows),
         )
@@ -178,8 +178,9 @@ class Services:
 
     def _failures(self, task: ProposeTask) -> tuple[Scored, ...]:
         """What failed in the last round, with sources: a repairer starts from these."""
-        heard = (self.run.evaluation(each.candidate) for each in task.feedback if each.trend == "failed")
-        return tuple(self.run.scored(evaluation.candidate) for evaluation in heard if evaluation is not None)
+        last = {row.id for row in self.run.rows() if row.round == task.round - 1}
+        failed = [each.candidate for each in task.feedback if each.trend == "failed" and each.candidate in last]
+        return tuple(self.run.scored(id) for id in failed if self.run.evaluation(id) is not None)
 
     def _models_past(self, rows: Sequence[Row]) -> dict[str, Any]:
         """How the models' candidates fared, and which compile errors the run has seen."""

@@ -157,6 +157,8 @@ class ProposeTask(Record):
     known: int = 0
     """How many rows of the trajectory the writer knows of: ids of all would fill checkpoints."""
     feedback: tuple[Feedback, ...] = ()
+    repairs: bool = True
+    """The last round's failures are this request's to repair: those of one language are handed out once."""
 
 
 class EvaluateTask(Record):

@@ -131,6 +131,14 @@ def test_the_model_sees_the_feedback_on_its_last_kernel_and_repairs_it(problem_f
     assert "off by one in row 3" in who.model.asked[-1].messages[-1].text or len(who.model.asked) > 3
 
 
+def test_a_failure_is_repaired_once_though_a_round_asks_several_times(problem_file):
+    repair = said(128, role="repairer")
+    who = given(PLAN, said(64, "wrong"), said(32, "wrong"), repair, repair, said(16), said(8))
+    run(problem_file, who, width=4, budget=12, conversations=1)
+    mended = {ask.tag for ask in who.model.asked if "-mend-" in ask.tag}
+    assert len(mended) == len({tag.rpartition("-")[2] for tag in mended}) == 2
+
+
 class Refusing:
     """Answers so often, then raises."""
 
