@@ -12,7 +12,7 @@ CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES: list[str] = CONFIG["tool"]["setuptools"]["packages"]
 
 
-APART = (ROOT / "evals" / "exploits", ROOT / "evals" / "diagnosis")
+APART = tuple(ROOT / "evals" / name for name in ("exploits", "diagnosis", "endurance"))
 """Candidates that the harness and the diagnosis are tested on: never imported by name, and not in the wheel."""
 
 

@@ -7,6 +7,7 @@ and for the run (Triton's cache files hold absolute paths), so running it later 
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..state.base import Record, digest
 from ..state.candidate import Candidate
 from ..state.device import DeviceSheet
 from ..state.evaluation import CompileReport
-from ..state.problem import Problem
+from ..state.problem import Problem, Workload
 from . import occupancy, scratch_folder, wire
 from .compiler_output import trimmed
 from .fork_server import ForkServer, Spawn
@@ -57,8 +58,8 @@ class CompilePool:
         self._known: dict[str, Compiled] = {}
         self._lock = threading.Lock()
 
-    def compile(self, problem: Problem, candidate: Candidate) -> Compiled:
-        """Compiles, or answers from memory or from the work folder."""
+    def compile(self, problem: Problem, candidate: Candidate, hidden: Sequence[Workload] = ()) -> Compiled:
+        """Compiles, or answers from memory or from the work folder. What fails on hidden workloads only is not told."""
         key = digest(problem.id, candidate.id, self._device.arch, self._device.versions)[:20]
         with self._lock:
             known = self._known.get(key) or self._kept(key)
@@ -68,7 +69,7 @@ class CompilePool:
         if syntax:
             return Compiled(report=CompileReport(ok=False, seconds=0.0, error=syntax))
         with self._slots:
-            compiled = self._compile(problem, candidate, key)
+            compiled = self._compile(problem, candidate, key, hidden)
         with self._lock:
             self._known[key] = compiled
         self._keep(compiled)
@@ -112,7 +113,7 @@ class CompilePool:
         scratch_folder.write_source(box, candidate.source)
         return box
 
-    def _compile(self, problem: Problem, candidate: Candidate, key: str) -> Compiled:
+    def _compile(self, problem: Problem, candidate: Candidate, key: str, hidden: Sequence[Workload]) -> Compiled:
         started = time.monotonic()
         folder = self._work_dir / "boxes" / key
         scratch_folder.remove(folder)
@@ -122,11 +123,9 @@ class CompilePool:
         pid, channel = self._server.spawn(Spawn("compile", {"arch": self._device.arch}, box, _MEMORY_BYTES))
         try:
             wire.receive(channel, 30.0)
-            layouts = [list(workload.inputs) for workload in problem.workloads]
-            wire.send(
-                channel,
-                {"path": str(folder / "candidate.py"), "workloads": layouts, "init": problem.init_arguments},
-            )
+            shown, unseen = ([list(workload.inputs) for workload in some] for some in (problem.workloads, hidden))
+            order = {"path": str(folder / "candidate.py"), "init": problem.init_arguments}
+            wire.send(channel, {**order, "workloads": shown, "hidden": unseen})
             body = printable(wire.receive(channel, _COMPILE_S, max_bytes=4 << 20).body)
         except wire.WireTimeout:
             body = {"ok": False, "error": f"compiling did not end within {_COMPILE_S:.0f} s"}

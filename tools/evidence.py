@@ -6,8 +6,8 @@ hash seeds. At `record` also initcheck, synccheck, and the profiler's kernel dur
 
 import os
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 from ..state.candidate import Candidate
@@ -16,6 +16,7 @@ from ..state.evaluation import Evaluation, Status, Tier
 from ..state.evidence import Evidence, KernelUse, ProfilerTiming, Reproduction, SanitizerResult, SanitizerTool
 from ..state.problem import Problem
 from ..state.profile import Profile
+from ..state.timing import Timing
 from . import kernel_names
 from .compile_pool import Compiled
 from .judge_handle import JudgeHandle
@@ -27,6 +28,11 @@ _FULL_TOOLS: tuple[SanitizerTool, ...] = ("memcheck", "racecheck")
 _HASH_SEEDS = (1, 2)
 _REPRODUCED_BYTES = 1 << 30
 _COMPARE_S = 120.0
+
+
+Durations = tuple[ProfilerTiming | None, tuple[KernelUse, ...], str]
+"""The profiler's times against the judge's, kernels by share, and why there are none."""
+_NO_DURATIONS: Durations = (None, (), "")
 
 
 class Witnesses:
@@ -55,14 +61,27 @@ class Witnesses:
             return self._outside.job(judge, problem, candidate, compiled, workload)
 
         tools = compute_sanitizer.TOOLS if found.tier == "record" else _FULL_TOOLS
+        timing = found.primary if found.tier == "record" else None
+        durations = _NO_DURATIONS
         try:
-            with job("") as small, job(_reproduced(problem)) as large:
-                sanitized, reproduced = self._side_by_side(judge, small, large, tools, own)
+            with job("") as small, job(_reproduced(problem)) as large, ExitStack() as held:
+                primary = None
+                if timing is not None:
+                    primary = large if timing.workload == large.workload else held.enter_context(job(timing.workload))
+                with ThreadPoolExecutor(1) as aside:
+                    waiting = aside.submit(self._durations, primary, timing, own)
+                    try:
+                        sanitized, reproduced = self._side_by_side(judge, small, large, tools, own)
+                    finally:
+                        # Until here the profiled program only imported its libraries: nothing runs beside its calls.
+                        (primary or large).open_gate()
+                    durations = waiting.result()
         except (CannotRun, InfraError) as error:
             why = _first_line(error)
             sanitized = [compute_sanitizer.not_run(tool, why) for tool in tools]
             reproduced = Reproduction(workload=_reproduced(problem), runs=0, reason=why)
-        profiler, kernels, reason = self._durations(job, found, own)
+            durations = (None, (), why if timing is not None else "")
+        profiler, kernels, reason = durations
         return Evidence(
             sanitizers=tuple(sanitized),
             reproduction=reproduced,
@@ -90,14 +109,11 @@ class Witnesses:
             reply = {"runs": len(paths), "reason": _first_line(error)}
         return sanitized, Reproduction.model_validate({"workload": large.workload, **reply})
 
-    def _durations(
-        self, job: Callable[[str], Any], found: Evaluation, own: set[str]
-    ) -> tuple[ProfilerTiming | None, tuple[KernelUse, ...], str]:
-        if found.tier != "record" or found.primary is None:
-            return None, (), ""
+    def _durations(self, job: Job | None, timing: Timing | None, own: set[str]) -> Durations:
+        if job is None or timing is None:
+            return _NO_DURATIONS
         try:
-            with job(found.primary.workload) as primary:
-                profiler, kernels = self._profiler.durations(primary, found.primary, own)
+            profiler, kernels = self._profiler.durations(job, timing, own)
         except (CannotRun, InfraError) as error:
             return None, (), _first_line(error)
         return profiler, kernels, ""

@@ -12,7 +12,7 @@ from ..state.device import DeviceSheet
 from ..state.errors import InfraError
 from ..state.evaluation import CompileReport, Evaluation, Status, Tier
 from ..state.lowered import LoweredGraph
-from ..state.problem import Problem
+from ..state.problem import Problem, Workload
 from ..state.profile import Profile
 from ..state.timing import Baseline, Baselines
 from . import blocking_kernel, device_search, estimate, evidence, roofline
@@ -58,6 +58,8 @@ class LocalHarness:
         self._waiting = threading.Semaphore(2)
         """Cells alive at once: the one being judged, and the next."""
         self._judges: dict[str, JudgeHandle] = {}
+        self._hidden: dict[str, tuple[Workload, ...]] = {}
+        """Shapes that candidates are judged on and nobody is told, to compile for ahead."""
         self._with_baselines: set[str] = set()
         """Problems whose judges compare with a baseline, also when they are opened again."""
         self._best_ms: dict[str, float] = {}
@@ -149,10 +151,12 @@ class LocalHarness:
         return found.model_copy(update={"measured_seconds": measured_seconds})
 
     def _use_baselines(self, problem: Problem) -> None:
-        """Has the best ones built in the judge: cached times do not spare that, since candidates are timed beside them."""
+        """Has the best ones built in the judge: cached times do not spare that, as candidates are timed beside them."""
         best = self._best_baselines(problem)
-        self._judges[problem.id].ask("use_baselines", _BASELINE_S, best_baseline=best)
+        reply = self._judges[problem.id].ask("use_baselines", _BASELINE_S, best_baseline=best)
         self._with_baselines.add(problem.id)
+        near = reply["neighbour"]
+        self._hidden[problem.id] = (Workload.model_validate(near),) if near else ()
 
     def _best_baselines(self, problem: Problem) -> dict[str, str]:
         """Name of the best baseline a workload, where any is known."""
@@ -173,7 +177,7 @@ class LocalHarness:
 
     def compile(self, problem: Problem, candidate: Candidate) -> CompileReport:
         with self._turns.setdefault(candidate.id, threading.RLock()):
-            return self.compiler.compile(problem, candidate).report
+            return self.compiler.compile(problem, candidate, self._hidden.get(problem.id, ())).report
 
     def evaluate(self, problem: Problem, candidate: Candidate, tier: Tier = "quick") -> Evaluation:
         with self._turns.setdefault(candidate.id, threading.RLock()):
@@ -184,7 +188,7 @@ class LocalHarness:
         if key in self._evaluated and self._evaluated[key].status is not Status.INFRA_ERROR:
             return self._evaluated[key]
         started = time.monotonic()
-        compiled = self.compiler.compile(problem, candidate)
+        compiled = self.compiler.compile(problem, candidate, self._hidden.get(problem.id, ()))
         if not compiled.report.ok:
             found = Evaluation(
                 candidate=candidate.id,

@@ -35,15 +35,15 @@ class Profiler:
     def durations(self, job: Job, timing: Timing, own: set[str]) -> tuple[ProfilerTiming, tuple[KernelUse, ...]]:
         """Kernel times of whole calls under the judge's conditions: L2 emptied before each call, not inside it.
 
-        Raises CannotRun.
+        The program waits for the job's gate before its first call. Raises CannotRun.
         """
-        parts = calls.split(self._capture(job, TIMING_METRICS, _TIMED_CALLS), _TIMED_CALLS)
+        parts = calls.split(self._capture(job, TIMING_METRICS, _TIMED_CALLS, gated=True), _TIMED_CALLS)
         found = calls.against_judge(parts, timing)
         if found is None:
             raise CannotRun("nothing captured")
         return found, calls.uses(parts, own)
 
-    def _capture(self, job: Job, metrics: Sequence[Metric], count: int) -> list[ncu.Launched]:
+    def _capture(self, job: Job, metrics: Sequence[Metric], count: int, gated: bool = False) -> list[ncu.Launched]:
         """Launches with a duration. Asks again without what the tool does not know. Raises CannotRun."""
         path = ncu.find()
         if path is None:
@@ -52,7 +52,9 @@ class Profiler:
 
         def log_of(asked: Sequence[Metric]) -> str:
             options = ncu.arguments(asked, LOG, flush_each_kernel=flush)
-            order = Order(tool=(path, *options), warm_ups=_WARM_UPS, captured=count, deadline_s=_DEADLINE_S)
+            order = Order(
+                tool=(path, *options), warm_ups=_WARM_UPS, captured=count, gated=gated, deadline_s=_DEADLINE_S
+            )
             return _report(self._outside.run(job, order))
 
         for _ in range(_ATTEMPTS):

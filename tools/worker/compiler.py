@@ -5,6 +5,7 @@ CuPy's own cache. Whatever cannot be traced this way (data-dependent launches) i
 call instead. Only a compiler's own error fails a candidate here.
 """
 
+import contextlib
 import importlib.util
 import os
 import socket
@@ -28,8 +29,8 @@ def main(channel: socket.socket, params: dict[str, Any]) -> None:
     trace = fake_cuda.Trace(params["arch"])
     try:
         fake_cuda.install(trace)
-        note = _run_forward(Path(body["path"]), body["init"], body["workloads"], trace)
-        reply: dict[str, Any] = {"ok": True, "note": note}
+        _run_forward(Path(body["path"]), body["init"], body["workloads"], body["hidden"], trace)
+        reply: dict[str, Any] = {"ok": True, "note": ""}
     except BaseException as error:  # noqa: BLE001 - whatever hostile code raises is reported, and only that
         refused = kind_of(error) in ("compile", "resource") and not isinstance(error, MemoryError)
         if refused or isinstance(error, fake_cuda.CompileFailed):
@@ -52,7 +53,9 @@ def _with_cause(error: BaseException) -> str:
     return "\n".join(reversed(texts))
 
 
-def _run_forward(path: Path, init: Any, workloads: list[list[Any]], trace: fake_cuda.Trace) -> str:
+def _run_forward(
+    path: Path, init: Any, workloads: list[list[Any]], hidden: list[list[Any]], trace: fake_cuda.Trace
+) -> None:
     """One call a workload, each on fresh instances: other shapes may need other kernels. Launches are the first's."""
     spec = importlib.util.spec_from_file_location("candidate", path)
     if spec is None or spec.loader is None:
@@ -60,14 +63,20 @@ def _run_forward(path: Path, init: Any, workloads: list[list[Any]], trace: fake_
     module = importlib.util.module_from_spec(spec)
     sys.modules["candidate"] = module
     spec.loader.exec_module(module)
+
+    def call(inputs: list[Any]) -> None:
+        model = module.ModelNew(*structure.unflatten(init, []))
+        arguments = [_fake_input(entry) for entry in inputs]
+        trace.watch([*arguments, *model.state_dict().values()])
+        model(*arguments)
+        trace.recording = False
+
     with FakeTensorMode(allow_non_fake_inputs=True), fake_cuda.OnCpu(trace), torch.no_grad():
         for inputs in workloads:
-            model = module.ModelNew(*structure.unflatten(init, []))
-            arguments = [_fake_input(entry) for entry in inputs]
-            trace.watch([*arguments, *model.state_dict().values()])
-            model(*arguments)
-            trace.recording = False
-    return ""
+            call(inputs)
+        for inputs in hidden:
+            with contextlib.suppress(BaseException):  # the judge meets it, and tells no more than its class
+                call(inputs)
 
 
 def _fake_input(entry: Any) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DRAW = 1_000_003
 """Number of the draw: none that checks or timed calls use."""
 _MOST_BYTES = 6 << 30
-_WATCHED_BYTES = 64 << 20
+_WATCHED_BYTES = 8 << 20
 
 
 def hand_over(judge: "Judge", body: dict[str, Any]) -> dict[str, Any]:

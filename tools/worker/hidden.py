@@ -1,10 +1,9 @@
 """Hidden workloads: sizes that a problem allows and no writer is shown."""
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...state.problem import Problem, Workload
-from . import buffers, structure
 
 if TYPE_CHECKING:
     from .problem_module import ProblemModule
@@ -32,7 +31,7 @@ def workloads(problem: Problem, module: "ProblemModule", rng_seed: int) -> list[
             arguments[name] = rng.choice(allowed) if allowed else rng.randint(low, high)
         if any(arguments == w.arguments for w in (*problem.workloads, *found)):
             continue
-        workload = _sized(f"{PREFIX}{number}", arguments, module)
+        workload = module.workload(f"{PREFIX}{number}", arguments, timed=False)
         if workload.input_bytes <= _MOST_BYTES:
             found.append(workload)
         if len(found) == _COUNT:
@@ -59,12 +58,4 @@ def neighbour(problem: Problem, module: "ProblemModule", rng_seed: int) -> Workl
         arguments[name] = rng.choice(options) if options else size
     if any(arguments == w.arguments for w in problem.workloads):
         return None
-    return _sized(f"{PREFIX}neighbour", arguments, module)
-
-
-def _sized(name: str, arguments: dict[str, Any], module: "ProblemModule") -> Workload:
-    import torch
-
-    _, tensors = structure.flatten(module.inputs(arguments, torch.device("meta")))
-    size = sum(buffers.storage_bytes(buffers.spec_of(tensor)) for tensor in tensors)
-    return Workload(name=name, arguments=arguments, input_bytes=size)
+    return module.workload(f"{PREFIX}neighbour", arguments, timed=False)

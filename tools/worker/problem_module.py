@@ -90,8 +90,8 @@ class ProblemModule:
         """What the file declares, with the inputs' layouts. Runs get_inputs on the meta device only."""
         timed = {"default": {}, **self._named_arguments("workloads")}
         checked = self._named_arguments("checks")
-        workloads = [self._workload(name, arguments, timed=True) for name, arguments in timed.items()]
-        workloads += [self._workload(name, a, timed=False) for name, a in checked.items() if name not in timed]
+        workloads = [self.workload(name, arguments, timed=True) for name, arguments in timed.items()]
+        workloads += [self.workload(name, a, timed=False) for name, a in checked.items() if name not in timed]
         precision: Any = getattr(self.module, "precision", "reference")
         if precision not in _PRECISIONS:
             raise self.fault(f"precision is {precision!r}; one of {', '.join(_PRECISIONS)}")
@@ -147,7 +147,7 @@ class ProblemModule:
                 raise self.fault(f"{attribute}[{name!r}] must be a dict of numbers, strings, lists and dicts of these")
         return {str(name): arguments for name, arguments in declared.items()}
 
-    def _workload(self, name: str, arguments: dict[str, Any], timed: bool) -> Workload:
+    def workload(self, name: str, arguments: dict[str, Any], timed: bool) -> Workload:
         accepted = inspect.signature(self.module.get_inputs).parameters
         unknown = [key for key in arguments if key not in accepted]
         if unknown:
