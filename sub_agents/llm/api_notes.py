@@ -62,6 +62,28 @@ CUDA_FACTS = (
 )
 
 
+TRITON_ERRORS = (
+    "tl.cumsum(x, axis=0, initial=c): no such argument; add the carry to the result",
+    "tl.dot(a, b, trans_b=True): no such argument; transpose with tl.trans(b)",
+    "tl.roll, tl.shift: do not exist; load with other offsets, or scan",
+    "tl.arange(0, n): both ends must be compile-time constants and their distance a power of two",
+    "x[i] on a block: not indexable; use a mask and tl.sum(tl.where(...)), or load again",
+)
+CUDA_ERRORS = (
+    'uint32_t, int64_t: undefined without headers ("attribute __global__ does not apply here"); use unsigned int, '
+    "long long",
+    "INFINITY, M_PI, FLT_MAX: undefined; write the number, or __int_as_float(0x7f800000)",
+    "std::min, std::max: no such members; use min, max, fminf, fmaxf",
+    "#include <cstdint>, <torch/extension.h>, <cooperative_groups.h>: could not open source file",
+)
+"""Errors that kernels met before; each was tried."""
+
+
+def known_errors(language: str) -> tuple[str, ...]:
+    """What often fails to compile, with what to write in its place."""
+    return TRITON_ERRORS if language == "triton" else CUDA_ERRORS
+
+
 def facts(language: str, device: DeviceSheet) -> str:
     """What to know about a language here, with the versions installed."""
     versions = {name: device.versions[name] for name in ("triton", "cupy", "torch", "cuda") if name in device.versions}

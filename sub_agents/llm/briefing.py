@@ -11,7 +11,7 @@ from ...state.plan import Plan
 from ...state.problem import Problem
 from ...state.timing import Baselines
 from ...tools.roofline import bounds
-from .api_notes import facts, instructions
+from .api_notes import facts, instructions, known_errors
 from .plain_words import operators_in_words, signature
 from .prompts import render
 from .sections import Section, fenced
@@ -45,7 +45,7 @@ def writer_sections(brief: Brief, language: str) -> list[Section]:
     sections.append(Section(title="Plan", text=plan_text(brief.plan), tokens=600))
     sections.append(Section(title=f"{NAMES[language]} notes", text=facts(language, brief.device), tokens=1400))
     optional = (
-        ("Errors to avoid", errors_text(brief), 500),
+        ("Errors to avoid", errors_text(brief, language), 700),
         ("Seeds", _seeds_text(brief, language), 5000),
         ("Best kernels so far", "" if brief.seeds else _kernels_text(brief.pool[:MOST_KERNELS]), 6000),
         ("Changes that gained", _diffs_text(brief), 1500),
@@ -128,9 +128,10 @@ def plan_text(plan: Plan) -> str:
     return "\n".join([plan.summary, *strategies])
 
 
-def errors_text(brief: Brief) -> str:
-    """Compile errors of this run as negative examples, each once."""
-    return fenced("\n".join(f"- {line}" for line in brief.compile_errors)) if brief.compile_errors else ""
+def errors_text(brief: Brief, language: str) -> str:
+    """What often does not compile, and this run's own compile errors, each once."""
+    lines = [*known_errors(language), *(f"in this run: {line}" for line in brief.compile_errors)]
+    return fenced("\n".join(f"- {line}" for line in lines))
 
 
 def feedback_text(feedback: Sequence[Feedback]) -> str:
