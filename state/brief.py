@@ -45,7 +45,7 @@ class Brief(Record):
     round: int = 0
     """Which round of the run asks."""
     spread: bool = False
-    """For `explore`: kernels of many kinds before the most promising ones."""
+    """For `explore`: every other kernel of another kind, not only the most promising ones."""
     vary: int | None = None
     """For `tune`: the ordinal of the one slot to move, far if need be, counted over the seed's slots; None: any."""
     graph: LoweredGraph | None = None

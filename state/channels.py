@@ -137,7 +137,7 @@ class WriterRequest(Record):
     seeds: tuple[str, ...] = ()
     """Ids to start from, where they differ from the round's."""
     spread: bool = False
-    """Many kinds of kernels before the most promising ones."""
+    """Kernels of many kinds, not only the most promising ones."""
     vary: int | None = None
     """Ordinal of the one slot to move far, counted over the slots of the seed; None: any."""
     part: int = 0

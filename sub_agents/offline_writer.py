@@ -155,9 +155,10 @@ class OfflineWriter:
         if brief.directive == "diversify":
             yield from self._different([scored.candidate for scored in brief.pool], spaces, rng)
         pool = [each for scored in brief.pool if (each := _parse(scored.candidate, spaces)) is not None]
+        streams = [self._explored(spaces, pool, rng)]
         if brief.spread:
-            yield from self._kinds(spaces, pool, rng)
-        yield from self._explored(spaces, pool, rng)
+            streams.append(self._kinds(spaces, pool, rng))
+        yield from in_turn(streams)
 
     def _kinds(
         self, spaces: dict[str, StepSpace], pool: list[Combination], rng: Random

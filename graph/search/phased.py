@@ -21,13 +21,8 @@ class PhasedSearch(Phased):
         languages = self._languages(standing)
         if not languages:
             return ()
-        if self._spreading(standing) and room > 1:
-            (language,) = languages
-            near, far = shared_out(room, 2)
-            return (
-                ask(standing, language, "explore", near),
-                ask(standing, language, "explore", far, part=1, spread=True, tag="spread"),
-            )
+        if self._spreading(standing):
+            return (ask(standing, languages[0], "explore", room, spread=True, tag="spread"),)
         sizes = shared_out(room, len(languages))
         return tuple(
             ask(
@@ -43,7 +38,7 @@ class PhasedSearch(Phased):
         )
 
     def _spreading(self, standing: Standing) -> bool:
-        """With a budget to spare, half of the first candidates are of many kinds."""
+        """With a budget to spare, every other one of the first candidates is of another kind."""
         state, budget = standing.state, standing.context.budget
         return state.phase == "explore" and budget >= SPREAD_FROM and state.evaluations < min(MOST_SPREAD, budget // 3)
 

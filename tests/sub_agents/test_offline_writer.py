@@ -9,6 +9,8 @@ from warpsmith.state.evaluation import CompileReport, Evaluation, Status
 from warpsmith.state.plan import Plan
 from warpsmith.state.problem import Problem, Workload
 from warpsmith.state.program import ForwardPlan
+from warpsmith.sub_agents.choice_lists import small_grid
+from warpsmith.sub_agents.kernel_source import Template
 from warpsmith.sub_agents.offline_writer import OfflineWriter
 from warpsmith.sub_agents.templates.registry import templates
 from warpsmith.sub_agents.triton_writer import TritonWriter
@@ -165,3 +167,53 @@ def test_a_template_runs_dry_rather_than_repeating() -> None:
             break
         seen |= {c.id for c in more}
     assert 10 < len(seen) < 4000
+
+
+def test_spread_asks_for_every_kind_beside_the_most_promising() -> None:
+    plain = TritonWriter().propose(brief(softmax()), 16)
+    spread = TritonWriter().propose(brief(softmax(), spread=True), 16)
+    assert spread[0] == plain[0]
+    assert {c.id for c in plain[:6]} <= {c.id for c in spread}
+    words = [{value for c in made for value in c.slots.values() if isinstance(value, str)} for made in (plain, spread)]
+    assert words[0] <= words[1]
+    sizes = {value for c in spread for name, value in c.slots.items() if name.endswith("block_size")}
+    assert sizes
+
+
+def test_one_slot_is_moved_through_all_its_choices_where_that_is_asked() -> None:
+    seed = TritonWriter().propose(brief(softmax()), 1)[0]
+    for ordinal in range(3):
+        moved = TritonWriter().propose(brief(softmax(), directive="tune", seeds=[scored(seed)], vary=ordinal), 2)
+        changed = [{n for n in seed.slots if c.slots.get(n) != seed.slots[n]} for c in moved]
+        assert all(len(names) == 1 for names in changed)
+        assert len(set.union(*changed)) == 1
+
+
+class Narrow:
+    """A library template whose slots all have one choice, but for two."""
+
+    def __init__(self, base: Template) -> None:
+        self.name, self.base = base.name, base
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.base, name)
+
+    def slots(self, program, hints, device):  # type: ignore[no-untyped-def]
+        found = self.base.slots(program, hints, device)
+        opened = ("num_warps", "load_eviction")
+        return tuple(s if s.name in opened else s.model_copy(update={"choices": (s.default,)}) for s in found)
+
+
+def test_a_small_space_is_tuned_as_a_grid() -> None:
+    writer = OfflineWriter("triton", (Narrow(next(t for t in templates("triton") if t.name == "triton_row_looped")),))
+    seed = writer.propose(brief(softmax()), 1)[0]
+    made = writer.propose(brief(softmax(), directive="tune", seeds=[scored(seed)], tried={seed.id}), 40)
+    settings = {(c.slots["softmax.num_warps"], c.slots["softmax.load_eviction"]) for c in (seed, *made)}
+    warps, evictions = map(set, zip(*settings, strict=True))
+    assert len(settings) == len(made) + 1 == len(warps) * len(evictions) >= 6  # All of them, once.
+    assert "softmax by grid" in {c.note for c in made}
+
+
+def test_a_large_space_is_never_enumerated() -> None:
+    (space,) = TritonWriter()._spaces(brief(softmax()).plan, DEVICE).values()
+    assert small_grid(space, space.promising()[0]) == []
