@@ -64,7 +64,7 @@ class CudaPointwise:
                 name="load",
                 role="memory",
                 choices=tuple(LOADS),
-                default="streaming",
+                default="cached",
                 about="cache hint of streamed loads",
             ),
             Slot(name="store", role="memory", choices=tuple(STORES), default="cached"),

@@ -65,7 +65,9 @@ class CudaRowShared:
         cluster = next((c for c in self._clusters if columns * held <= c * 104 * 1024), self._clusters[-1])
         needed = -(-columns * held // (cluster * 1024))
         kib = next((k for k in HELD_KIB if needed <= k), HELD_KIB[-1])
-        warps = next((w for w in (4, 8) if columns <= cluster * w * 32 * width * 4), 16 if kib <= 104 else 32)
+        # Three blocks a processor hide more with 8 warps each than with 16.
+        most = 8 if kib <= 72 else 16 if kib <= 104 else 32
+        warps = next((w for w in (4, 8) if columns <= cluster * w * 32 * width * 4), most)
         slots = [
             Slot(name="num_warps", role="configuration", choices=(4, 8, 16, 32), default=warps, about="a block"),
             Slot(name="vector", role="memory", choices=vector_choices(program), default=width, about="elements a load"),

@@ -60,7 +60,7 @@ def default_setting(program: MatmulProgram, hints: dict[str, int], device: Devic
         "num_warps": 8 if big else 4,
         "num_stages": max(2, min(stages, -(-sizes.k // (tile_k * split_k)))),
         "split_k": split_k,
-        "epilogue_loads": "late",
+        "epilogue_loads": "early" if short and sizes.k > 32 else "late",
         "loads": _loads(program, hints, device),
     }
 

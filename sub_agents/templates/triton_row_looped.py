@@ -80,6 +80,9 @@ class TritonRowLooped:
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
     ) -> bool:
         assert isinstance(program, LoopProgram)
+        if setting.get("apply", "flat") == "runs" and int(setting["stages"]) > 1:
+            # Runs start anywhere: what is copied ahead comes element by element where their length is odd.
+            return False
         return looped_tile_is_legal(program, setting, hints, device)
 
     def estimated_ms(
