@@ -1,7 +1,7 @@
 """Which trips over the columns a loop program needs, and what is computed once a row between them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...state.program import REDUCTIONS, Load, LoopProgram, Statement, Store
 from .triton_expression import Printer
@@ -22,8 +22,14 @@ class Pass:
 
     @property
     def looped_states(self) -> tuple[State, ...]:
-        """States that the loop carries: counts are known without."""
-        return tuple(state for state in self.states if not state.name.endswith("_count"))
+        """States that the loop carries: counts are mostly known without."""
+        known = {a.states[-1] for a in self.accumulators if isinstance(a, Deviations) and not a.counted}
+        return tuple(state for state in self.states if state not in known)
+
+    def counting(self) -> "Pass":
+        """The same with counts carried by the loop, for columns whose bounds vary."""
+        accumulators = (replace(a, counted=True) if isinstance(a, Deviations) else a for a in self.accumulators)
+        return replace(self, accumulators=tuple(accumulators))
 
     @property
     def sources(self) -> tuple[str, ...]:

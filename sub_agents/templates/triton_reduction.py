@@ -238,6 +238,9 @@ class Deviations:
     value: str
     centre: str
     code: TileCode
+    counted: bool = False
+    """Whether the loop counts what a lane sees: a count made after it from bounds that vary from program to program
+    takes Triton 3.6 thousands of instructions a thread, which works it out for all lanes."""
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -253,7 +256,8 @@ class Deviations:
         return tuple(State(f"{name}_{part}", dtype, "0.0") for part in ("mean", "squares", "count"))
 
     def merge(self) -> list[str]:
-        mean, squares, _ = self.states
+        mean, squares, count = self.states
+        seen = "tl.where(column_ok, 1.0, 0.0)" if self.code.column_mask else "1.0"
         delta = f"{self.code.names[self.value]} - {mean.name}"
         if self.code.column_mask:
             delta = f"tl.where(column_ok, {delta}, 0.0)"
@@ -261,10 +265,13 @@ class Deviations:
             f"delta = {delta}",
             f"{mean.name} += delta * weight",
             f"{squares.name} += delta * delta * (1.0 - weight)",
+            *([f"{count.name} += {seen}"] if self.counted else []),
         ]
 
     def count(self) -> list[str]:
         """Elements that each lane saw of the columns from `begin` to `end`."""
+        if self.counted:
+            return []
         seen = "(end - begin - tl.arange(0, COLUMNS)[None, :] + COLUMNS - 1) // COLUMNS"
         _, squares, state = self.states
         # Chosen by a lane's own state, or Triton 3.6 gives every thread all lanes' counts. NaN stays NaN either way.

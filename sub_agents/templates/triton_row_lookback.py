@@ -117,7 +117,7 @@ class TritonRowLookback:
         extent = product(program.space[a] for a in loop.reduced_axes(program))
         column_mask = not (isinstance(extent, int) and extent > 0 and extent % columns == 0)
         code = tile_code(program, row_printer(bool(setting["exact_math"])), (False, column_mask))
-        (only,) = passes(code, True, index_dtype(program))
+        only = passes(code, True, index_dtype(program))[0].counting()
         context = row_context(code, setting, values, (1, columns))
         context |= workspaces(program, [only], split)
         counters = allocation(program, "counters", ("rows + 1",), "int32").replace("torch.empty", "torch.zeros")

@@ -109,7 +109,7 @@ class TritonSplitReduction:
         assert isinstance(program, LoopProgram)
         rows, columns = int(setting["rows_per_program"]), int(setting["block_size"])
         code = row_code(program, setting, rows, columns)
-        made = passes(code, setting["passes"] == "online", index_dtype(program))
+        made = [each.counting() for each in passes(code, setting["passes"] == "online", index_dtype(program))]
         context = row_context(code, setting, values, (rows, columns))
         context["stages_of"] = self._stages(code, made, setting, context["name"])
         context |= workspaces(program, made, int(setting["split"]))
