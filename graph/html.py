@@ -5,6 +5,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ..state.trajectory import Result
+from .evidence_lines import evidence_lines
 from .plot import trajectory_plot
 from .spending import spending_lines
 
@@ -21,5 +22,7 @@ def render_html(result: Result, source: str) -> str:
     environment.filters["percent"] = lambda value: "–" if value is None else f"{value:.0%}"
     plot = trajectory_plot(result.trajectory)
     models_lines = spending_lines(result.models) if result.models else []
+    evidence = list(evidence_lines(result.evidence)) if result.evidence else []
     template = environment.get_template(TEMPLATE)
-    return template.render(result=result, plot=plot, source=source, models_lines=models_lines)
+    shown = {"plot": plot, "source": source, "models_lines": models_lines, "evidence_lines": evidence}
+    return template.render(result=result, **shown)

@@ -7,11 +7,13 @@ from pathlib import Path
 from .. import __version__
 from ..state.channels import Context, State
 from ..state.evaluation import Evaluation
+from ..state.profile import Profile
 from ..state.scores import geometric_mean
 from ..state.spending import Spending
 from ..state.timing import Baselines
 from ..state.trajectory import Audit, CheckLine, Result, Row, TrajectoryEntry
 from .checklist import checklist
+from .diagnosis import bottleneck, product_flops
 from .html import render_html
 from .keeping import ranked, sol_fraction, target_gap
 from .run_directory import RunDirectory
@@ -82,6 +84,8 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         checks=evaluation.checks if evaluation else (),
         checklist=_checklist(services, best, evaluation, state.dry_run) if best and evaluation else (),
         audit=_audit(state, services, context),
+        evidence=evaluation.evidence if evaluation else None,
+        bottleneck=_bottleneck(services, evaluation) if evaluation else "",
         baselines=baselines.entries if baselines else (),
         target=target_gap(problem.target, evaluation, services.device) if evaluation else None,
         tried=len(rows),
@@ -101,6 +105,11 @@ def _checklist(services: Services, best: str, final: Evaluation, dry_run: bool) 
     kinds = ("quick", "full")
     earlier = [found for kind in kinds if (found := services.run.evaluation(best, kind)) and found is not final]
     return checklist(services.problem, services.run.candidate(best).source, final, earlier, dry_run)
+
+
+def _bottleneck(services: Services, evaluation: Evaluation) -> str:
+    counters = services.run.read_record(f"profile-{evaluation.candidate}", Profile)
+    return bottleneck(evaluation, counters, services.device, product_flops(services.plan))
 
 
 def _audit(state: State, services: Services, context: Context) -> Audit | None:

@@ -101,6 +101,12 @@ class Services:
     def plan(self) -> Plan:
         return _required(self.run.read_record("plan", Plan), "plan", self.run)
 
+    @property
+    def heeds_counters(self) -> bool:
+        """Whether hardware counters change what is tried next."""
+        heeded = any(getattr(writer, "heeds_counters", True) for writer in self.writers.values())
+        return heeded or getattr(self.strategy, "heeds_counters", False)
+
     @cached_property
     def toolbox(self) -> Toolbox:
         return Toolbox(self.harness, self.problem)

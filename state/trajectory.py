@@ -8,6 +8,7 @@ from .base import Record
 from .candidate import Language, Origin, SlotValue
 from .device import DeviceSheet
 from .evaluation import Check, Status
+from .evidence import Evidence
 from .problem import Target
 from .spending import Spending
 from .timing import Baseline, Timing
@@ -164,6 +165,10 @@ class Result(Record):
     checklist: tuple[CheckLine, ...] = ()
     """What the result claims, each line with its evidence; empty without a winner."""
     audit: Audit | None = None
+    evidence: Evidence | None = None
+    """What sanitizers, fresh processes and the profiler found about the winner."""
+    bottleneck: str = ""
+    """What probably limits the winner, from the counters of its last verdict where there are any."""
     baselines: tuple[Baseline, ...] = ()
     target: TargetGap | None = None
     tried: int = 0

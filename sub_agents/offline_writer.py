@@ -65,6 +65,9 @@ class OfflineWriter:
     template is never proposed. `rewriting` turns a seed's choices into own ones.
     """
 
+    heeds_counters = False
+    """A profile costs seconds and would not change a proposal."""
+
     def __init__(
         self,
         language: Language,

@@ -28,6 +28,8 @@ _FULL_TOOLS: tuple[SanitizerTool, ...] = ("memcheck", "racecheck")
 _HASH_SEEDS = (1, 2)
 _REPRODUCED_BYTES = 1 << 30
 _COMPARE_S = 120.0
+_TIMING, _COUNTERS = "timing", "counters"
+"""Gates of a job's programs."""
 
 
 Durations = tuple[ProfilerTiming | None, tuple[KernelUse, ...], str]
@@ -41,9 +43,14 @@ class Witnesses:
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
         self._profiler = Profiler(outside)
+        self._profiles: dict[tuple[str, str], Profile] = {}
+        """Counters by problem and candidate, as the record tier took them."""
 
     def profile(self, judge: JudgeHandle, problem: Problem, candidate: Candidate, compiled: Compiled) -> Profile:
         """Counters on the primary workload, or the reason for none."""
+        known = self._profiles.get((problem.id, candidate.id))
+        if known is not None:
+            return known
         try:
             with self._outside.job(judge, problem, candidate, compiled, problem.primary.name) as job:
                 return self._profiler.profile(job, own_names(candidate, compiled))
@@ -68,14 +75,18 @@ class Witnesses:
                 primary = None
                 if timing is not None:
                     primary = large if timing.workload == large.workload else held.enter_context(job(timing.workload))
-                with ThreadPoolExecutor(1) as aside:
-                    waiting = aside.submit(self._durations, primary, timing, own)
+                with ThreadPoolExecutor(2) as aside:
+                    # Until their gates open they only import their libraries: nothing runs beside calls that are timed.
+                    timed = aside.submit(self._durations, primary, timing, own)
+                    counted = aside.submit(self._counters, primary, own)
                     try:
                         sanitized, reproduced = self._side_by_side(judge, small, large, tools, own)
+                        _open(primary, _TIMING)
+                        durations = timed.result()
                     finally:
-                        # Until here the profiled program only imported its libraries: nothing runs beside its calls.
-                        (primary or large).open_gate()
-                    durations = waiting.result()
+                        _open(primary, _TIMING)
+                        _open(primary, _COUNTERS)
+                    counted.result()
         except (CannotRun, InfraError) as error:
             why = _first_line(error)
             sanitized = [compute_sanitizer.not_run(tool, why) for tool in tools]
@@ -113,10 +124,22 @@ class Witnesses:
         if job is None or timing is None:
             return _NO_DURATIONS
         try:
-            profiler, kernels = self._profiler.durations(job, timing, own)
+            profiler, kernels = self._profiler.durations(job, timing, own, _TIMING)
         except (CannotRun, InfraError) as error:
             return None, (), _first_line(error)
         return profiler, kernels, ""
+
+    def _counters(self, job: Job | None, own: set[str]) -> None:
+        """Keeps the counters for whoever asks for the candidate's profile afterwards."""
+        if job is not None:
+            found = self._profiler.profile(job, own, _COUNTERS)
+            if found.kernels:
+                self._profiles[job.problem.id, job.candidate.id] = found
+
+
+def _open(job: Job | None, gate: str) -> None:
+    if job is not None:
+        job.open_gate(gate)
 
 
 def own_names(candidate: Candidate, compiled: Compiled) -> set[str]:

@@ -20,8 +20,6 @@ from .judge_handle import JudgeHandle
 
 LOG = "{log}"
 """Stands for the path of a tool's report in its options."""
-GATE = "go"
-"""A file in the job's folder."""
 _OUTPUTS = "outputs.bin"
 _HAND_OVER_S = 180.0
 _START_S = 60.0
@@ -46,8 +44,8 @@ class Order:
     """Leaves the first call's output to be compared."""
     warm_ups: int = 0
     captured: int = 0
-    gated: bool = False
-    """Waits, once everything is loaded, until the job's gate is opened."""
+    gate: str = ""
+    """Waits, once everything is loaded, until the job's gate of this name is opened."""
     hash_seed: int = 0
     deadline_s: float = 60.0
 
@@ -74,9 +72,9 @@ class Job:
     workload: str
     folder: Path
 
-    def open_gate(self) -> None:
+    def open_gate(self, name: str) -> None:
         """Lets programs go on that wait for it."""
-        (self.folder / "job" / GATE).touch(0o644)
+        (self.folder / "job" / name).touch(0o644)
 
 
 class Outside:
@@ -148,7 +146,7 @@ class Outside:
                 "deliver": order.deliver,
                 "warm_ups": order.warm_ups,
                 "captured": order.captured,
-                "gate": GATE if order.gated else "",
+                "gate": order.gate,
             },
         }
         reply, notes = self._in_box(box, body, order.deadline_s)

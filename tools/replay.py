@@ -215,6 +215,7 @@ class RecordingWriter:
 
     def __init__(self, writer: WriterLike, recording: Path | Recording) -> None:
         self.name = writer.name
+        self.heeds_counters = getattr(writer, "heeds_counters", True)
         self._writer = writer
         self._recording = _opened(recording)
 

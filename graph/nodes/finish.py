@@ -79,6 +79,11 @@ def final_check(state: State, runtime: Runtime[Context]) -> Update:
         if context_of(runtime).stage != "hardened":  # This was an audit of what the stage accepts: nothing comes after.
             return {"finalists": (), "rejected": tuple(row.id for row in state.pool)}
         return {"finalists": tuple(others), "rejected": (*state.rejected, id)}
+    if evaluation.evidence is not None and evaluation.evidence.profiler is not None:
+        # The verdict's own profiling run: nothing is run again.
+        counters = services.harness.profile(services.problem, services.run.candidate(id))
+        services.run.write_record(f"profile-{id}", counters)
+        tell(services, runtime, "profiled", candidate=id, kernels=len(counters.kernels), reason=counters.reason)
     return {
         "winner": id,
         "outcome": "estimated" if state.dry_run else "verified",

@@ -149,8 +149,13 @@ def make_row(candidate: Candidate, evaluation: Evaluation, task: EvaluateTask) -
 
 
 def profile(state: State, runtime: Runtime[Context]) -> Update:
-    """Takes hardware counters of the best kept candidate, once each and as often as the settings allow."""
+    """Takes hardware counters of the best kept candidate, once each and as often as the settings allow.
+
+    Only where somebody heeds them; the winner is profiled with its last verdict in any case.
+    """
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
+    if not services.heeds_counters:
+        return {}
     kept = ranked((*state.pool, *state.results), state.dry_run)
     if not kept or kept[0].id in state.profiled or len(state.profiled) >= context.profiles:
         return {}

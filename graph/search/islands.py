@@ -17,6 +17,7 @@ class IslandSearch(Phased):
     """
 
     name = "islands"
+    heeds_counters = True
 
     def steps(self, standing: Standing, room: int) -> tuple[WriterRequest, ...]:
         kept = self.candidates(standing)

@@ -24,26 +24,28 @@ class Profiler:
         self._outside = outside
         self._unknown: set[str] = set()
 
-    def profile(self, job: Job, own: set[str]) -> Profile:
+    def profile(self, job: Job, own: set[str], gate: str = "") -> Profile:
         """Counters of every kernel of one call, each with a cold cache; or the reason for none."""
         try:
-            launched = self._capture(job, METRICS, 1)
+            launched = self._capture(job, METRICS, 1, gate)
         except CannotRun as error:
             return Profile(candidate=job.candidate.id, reason=f"not profiled ({error})")
         return Profile(candidate=job.candidate.id, kernels=calls.profiles(launched, own))
 
-    def durations(self, job: Job, timing: Timing, own: set[str]) -> tuple[ProfilerTiming, tuple[KernelUse, ...]]:
+    def durations(
+        self, job: Job, timing: Timing, own: set[str], gate: str = ""
+    ) -> tuple[ProfilerTiming, tuple[KernelUse, ...]]:
         """Kernel times of whole calls under the judge's conditions: L2 emptied before each call, not inside it.
 
-        The program waits for the job's gate before its first call. Raises CannotRun.
+        The program waits for a gate of the job before its first call. Raises CannotRun.
         """
-        parts = calls.split(self._capture(job, TIMING_METRICS, _TIMED_CALLS, gated=True), _TIMED_CALLS)
+        parts = calls.split(self._capture(job, TIMING_METRICS, _TIMED_CALLS, gate), _TIMED_CALLS)
         found = calls.against_judge(parts, timing)
         if found is None:
             raise CannotRun("nothing captured")
         return found, calls.uses(parts, own)
 
-    def _capture(self, job: Job, metrics: Sequence[Metric], count: int, gated: bool = False) -> list[ncu.Launched]:
+    def _capture(self, job: Job, metrics: Sequence[Metric], count: int, gate: str = "") -> list[ncu.Launched]:
         """Launches with a duration. Asks again without what the tool does not know. Raises CannotRun."""
         path = ncu.find()
         if path is None:
@@ -52,9 +54,7 @@ class Profiler:
 
         def log_of(asked: Sequence[Metric]) -> str:
             options = ncu.arguments(asked, LOG, flush_each_kernel=flush)
-            order = Order(
-                tool=(path, *options), warm_ups=_WARM_UPS, captured=count, gated=gated, deadline_s=_DEADLINE_S
-            )
+            order = Order(tool=(path, *options), warm_ups=_WARM_UPS, captured=count, gate=gate, deadline_s=_DEADLINE_S)
             return _report(self._outside.run(job, order))
 
         for _ in range(_ATTEMPTS):
