@@ -266,3 +266,35 @@ def test_inputs_of_every_kind_reach_the_forward_as_they_will_be(pool):
 def test_half_characters_in_a_workers_answer_can_be_written() -> None:
     answer = printable({"error": "\ud800 said", "kernels": [{"name": "\udfff"}], "ok": False, "n": 3})
     assert answer == {"error": "? said", "kernels": [{"name": "?"}], "ok": False, "n": 3}
+
+
+SECOND = Workload(name="second", inputs=({"shape": [7, 33], "dtype": "float32", "strides": [33, 1]},))
+ONLY_WHERE_SMALL = ADD.replace("AMOUNT", "1.0").replace("            out =", "            GUARD\n            out =")
+FAILS_TO_COMPILE = "if x.numel() == 231: add[(1,)](x, x, x.numel(), 1.0, BLOCK=200)"
+RAISES = "if x.numel() == 231: raise ValueError('231')"
+
+
+def test_a_compilers_error_at_another_workload_is_told_too(pool):
+    two = problem().model_copy(update={"workloads": (*problem().workloads, SECOND)})
+    report = pool.compile(two, candidate(ONLY_WHERE_SMALL.replace("GUARD", FAILS_TO_COMPILE))).report
+    assert not report.ok
+    assert "power of 2" in report.error
+    assert [kernel.name for kernel in report.kernels] == ["add"]
+
+
+@pytest.mark.parametrize("guard", [FAILS_TO_COMPILE, RAISES, "if x.numel() == 231: __import__('os').abort()"])
+def test_what_only_fails_on_a_hidden_workload_is_not_told(pool, guard):
+    found = pool.compile(problem(), candidate(ONLY_WHERE_SMALL.replace("GUARD", guard)), [SECOND])
+    assert found.report.ok
+    assert found.report.warnings == ""
+    assert len(found.launches) == 1
+
+
+def test_a_hidden_workload_is_compiled_for(pool):
+    def caches(hidden: list[Workload]) -> int:
+        # A row count that 16 divides and one that it does not: two kernels where both are compiled.
+        made = candidate(ADD.replace("AMOUNT", "1.0") + f"\n    HIDDEN = {len(hidden)}\n")
+        found = pool.compile(problem(), made, hidden)
+        return sum(1 for _ in pool.fresh_box(found, made).rglob("*.cubin"))
+
+    assert caches([SECOND]) == caches([]) + 1

@@ -22,7 +22,6 @@ class Trace:
         self.arch = arch
         self.capability = int("".join(c for c in arch if c.isdigit()))
         self.kernels: dict[str, resources.KernelFacts] = {}
-        self.recording = True
         """Whether launches count: those of the primary workload do."""
         self._launches: list[dict[str, Any]] = []
         self._bytes: dict[int, int] = {}
@@ -52,8 +51,6 @@ class Trace:
         self, name: str, grid: tuple[int, ...], num_warps: int, tensor_bytes: int, dynamic_bytes: int = 0
     ) -> None:
         """Notes a launch. `dynamic_bytes`: shared memory a block that the launch asks for beside the kernel's own."""
-        if not self.recording:
-            return
         blocks = 1
         for size in grid:
             blocks *= int(size)
