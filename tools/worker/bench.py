@@ -65,17 +65,27 @@ class Bench:
         """The judge's views of what a candidate delivered for one input set, by default the current one."""
         return self._views(self.sink, self.output_layout, index)
 
-    def write(self, values: list[Any], index: int | None = None) -> None:
-        """Writes one draw to a set (by default any), poisons its outputs, and waits for both."""
+    def write(self, values: list[Any], index: int | None = None, misled: bool = False) -> None:
+        """Writes one draw to a set (by default any), poisons its outputs, and waits for both.
+
+        Where `misled`, a few elements of every floating input have other values of the same tensor until `restore`, and
+        never the right ones before: whoever reads ahead of the call, or while the cache is emptied, reads wrong ones.
+        """
         self.current = int.from_bytes(os.urandom(4), "little") % self.sets if index is None else index
+        if not misled:
+            self._decoys = []
         _, tensors = structure.flatten(values)
         for target, value in zip(self.input_tensors(), tensors, strict=True):
+            changed = self._mislead(target, value) if misled else None
             narrow_target, narrow_value = target, value
             for dim, stride in enumerate(target.stride()):
                 if stride == 0 and target.shape[dim] > 1:
                     narrow_target = narrow_target.narrow(dim, 0, 1)
                     narrow_value = narrow_value.narrow(dim, 0, 1)
             narrow_target.copy_(narrow_value)
+            if changed is not None:
+                flat, places, right = changed
+                flat[places] = right
         self.poison()
         self.wait()
 
@@ -84,19 +94,19 @@ class Bench:
         size = self.output_layout.size_bytes
         self.sink.bytes[self.current * size : (self.current + 1) * size].fill_(0xFF)
 
-    def mislead(self) -> None:
-        """Puts other values of the same tensor at a few places of every floating input, until `restore`.
-
-        Whoever reads inputs while the cache is emptied, ahead of the call, reads wrong ones.
-        """
-        self._decoys = []
-        for tensor in self.input_tensors():
-            if not tensor.is_floating_point() or tensor.numel() < 2:
-                continue
-            flat = tensor.as_strided((buffers.storage_bytes(buffers.spec_of(tensor)) // tensor.element_size(),), (1,))
-            places, others = torch.randint(flat.numel(), (2, _DECOYS), device=flat.device, generator=self._generator())
-            self._decoys.append((flat, places, flat[places]))
-            flat[places] = flat[others]
+    def _mislead(
+        self, target: torch.Tensor, value: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+        """Changes elements of `value` before it is copied; gives back what to put right in it, and notes it for
+        `target`."""
+        if not value.is_floating_point() or value.numel() < 2 or value.stride() != target.stride():
+            return None
+        shown, flat = _flat(target), _flat(value)
+        places, others = torch.randint(flat.numel(), (2, _DECOYS), device=flat.device, generator=self._generator())
+        right = flat[places]
+        flat[places] = flat[others]
+        self._decoys.append((shown, places, right))
+        return flat, places, right
 
     def restore(self) -> None:
         """Puts the right values back, and waits."""
@@ -137,6 +147,42 @@ class Bench:
 
     def _views(self, buffer: buffers.Buffer, layout: buffers.Layout, index: int | None) -> list[torch.Tensor]:
         return layout.views(buffer, (self.current if index is None else index) * layout.size_bytes)
+
+
+class Copies:
+    """All that a candidate delivers, in memory of the judge's own: what is written after `take` comes too late."""
+
+    def __init__(self, bench: Bench, mutated: list[int]) -> None:
+        self._bench, self._mutated = bench, mutated
+        self._sink = _Flat(torch.empty_like(bench.sink.bytes))
+        self._source = _Flat(torch.empty_like(bench.source.bytes)) if mutated else None
+        self.size_bytes = self._sink.bytes.numel() + (self._source.bytes.numel() if self._source else 0)
+
+    def take(self) -> None:
+        """Copies outputs, and inputs where the reference changes some, and waits."""
+        self._sink.bytes.copy_(self._bench.sink.bytes)
+        if self._source is not None:
+            self._source.bytes.copy_(self._bench.source.bytes)
+        self._bench.wait()
+
+    def leaves(self, index: int) -> list[torch.Tensor]:
+        """The outputs of one set, then the inputs that the reference changes."""
+        bench = self._bench
+        found = bench.output_layout.views(self._sink, index * bench.output_layout.size_bytes)
+        if self._source is not None:
+            inputs = bench.input_layout.views(self._source, index * bench.input_layout.size_bytes)
+            found += [inputs[i] for i in self._mutated]
+        return found
+
+
+@dataclass(frozen=True)
+class _Flat:
+    bytes: torch.Tensor
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Everything between a tensor's first and last element, as one dimension."""
+    return tensor.as_strided((buffers.storage_bytes(buffers.spec_of(tensor)) // tensor.element_size(),), (1,))
 
 
 class OwnCalls:

@@ -8,7 +8,7 @@ Either way it is a flat array of bytes that tensors of any dtype and layout are 
 import fcntl
 import mmap
 import os
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -122,6 +122,13 @@ class DeviceBuffer:
 Buffer = HostBuffer | DeviceBuffer
 
 
+class Bytes(Protocol):
+    """Flat memory that tensors can be laid over."""
+
+    @property
+    def bytes(self) -> torch.Tensor: ...
+
+
 def _checked(result: Any) -> Any:
     code, *values = result
     if int(code) != 0:
@@ -141,7 +148,7 @@ def open_buffer(fd: int, size_bytes: int, device: torch.device) -> Buffer:
     return DeviceBuffer(size_bytes, fd) if device.type == "cuda" else HostBuffer(size_bytes, fd)
 
 
-def view(buffer: Buffer, spec: TensorSpec, offset_bytes: int = 0) -> torch.Tensor:
+def view(buffer: Bytes, spec: TensorSpec, offset_bytes: int = 0) -> torch.Tensor:
     """A tensor of the given layout over a buffer, from a byte offset that its dtype divides."""
     dtype = dtype_of(spec.dtype)
     length = storage_bytes(spec)
@@ -164,7 +171,7 @@ class Layout:
             position += -(-(storage_bytes(spec) + skew) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         self.size_bytes = max(position, ALIGNMENT_BYTES)
 
-    def views(self, buffer: Buffer, first_byte: int = 0) -> list[torch.Tensor]:
+    def views(self, buffer: Bytes, first_byte: int = 0) -> list[torch.Tensor]:
         """The tensors, where the layout begins at that byte of the buffer."""
         places = zip(self.specs, self.offsets, strict=True)
         return [view(buffer, spec, offset + first_byte) for spec, offset in places]

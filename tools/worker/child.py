@@ -143,12 +143,16 @@ class Child:
         }
 
     def burst(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
-        """Runs forward on every set in turn, without waiting in between, then copies all outputs."""
+        """Runs forward on every set in turn, without waiting in between.
+
+        Each output is copied before the next call: a candidate may keep its output buffer and write all of it anew.
+        """
         model = self.instances[body["instance"]]
-        results = [model(*arguments) for arguments in self.sets]
-        delivered = [self._deliver(result, index) for index, result in enumerate(results)]
+        delivered: dict[str, Any] = {}
+        for index, arguments in enumerate(self.sets):
+            delivered = self._deliver(model(*arguments), index)
         self.stopwatch.synchronize()
-        return delivered[-1]
+        return delivered
 
     def trace(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
         """GPU time of one call by kernel name, in ms, as the profiler tells it."""

@@ -10,7 +10,7 @@ import torch
 
 from ...state.evaluation import Status
 from . import structure
-from .bench import Bench, Flush, Lead, OwnCalls
+from .bench import Bench, Copies, Flush, Lead, OwnCalls
 from .expectation import Expectation, check_layout, clone_nested
 from .session import CandidateFailed, Session
 from .stages import Stages
@@ -129,9 +129,8 @@ def _one_pair(duel: Duel, plan: Plan, found: Pairs, number: int) -> None:
 
 def _time_candidate(duel: Duel, plan: Plan, inputs: list[Any], found: Pairs) -> tuple[dict[str, Any], float]:
     with duel.stages("time: inputs written"):
-        duel.bench.write(inputs)
+        duel.bench.write(inputs, misled=True)
     with duel.stages("time: cache emptied behind decoys"):
-        duel.bench.mislead()
         duel.flush()
         duel.bench.restore()
     reply, wall_ms = call_candidate(duel, plan, found.lead.ms)
@@ -158,17 +157,23 @@ def _leaves(duel: Duel, result: Any, arguments: list[Any]) -> list[torch.Tensor]
 def burst_ms(duel: Duel, plan: Plan, number: int) -> float:
     """The judge's wall time, in ms, of one call on every set of buffers, nothing waited for in between.
 
-    No lead and no clock of the candidate's process. Every output is checked: a call left out shows.
+    No lead and no clock of the candidate's process. Inputs are wrong until the clock starts, and the clock stops when
+    all outputs lie in the judge's own memory: an answer before the work gains nothing. Every output is checked: a call
+    left out shows.
     """
-    drawn = [duel.draw(number + index) for index in range(duel.bench.sets)]
-    for index, inputs in enumerate(drawn):
-        duel.bench.write(inputs, index)
+    copies = Copies(duel.bench, duel.expected.mutated)
+    for index in range(duel.bench.sets):
+        duel.bench.write(duel.draw(number + index), index, misled=True)
+    duel.flush()
+    duel.bench.restore()
     started = time.perf_counter()
     reply = duel.session.ask("burst", plan.deadline_s * duel.bench.sets, instance=plan.instance)
+    copies.take()
     wall_ms = (time.perf_counter() - started) * 1e3
     check_layout(reply, duel.expected)
-    for index, inputs in enumerate(drawn):
+    for index in range(duel.bench.sets):
+        inputs = duel.draw(number + index)  # drawn again: held all the while, large ones would not fit
         arguments = clone_nested(inputs) if duel.expected.mutated else inputs
         own = _leaves(duel, duel.own.call(*arguments), arguments)
-        duel.verify(number + index, inputs, delivered_leaves(duel.bench, duel.expected, index), own)
+        duel.verify(number + index, inputs, copies.leaves(index), own)
     return wall_ms

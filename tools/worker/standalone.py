@@ -62,7 +62,7 @@ def tensors_from(path: Path, layout: dict[str, Any], device: torch.device) -> li
     """Tensors over one flat copy of a file on the device: copies are no kernels, and every byte counts as written."""
     placed = buffers.Layout.from_json(layout)
     raw = torch.from_file(str(path), shared=False, size=placed.size_bytes, dtype=torch.uint8)
-    return placed.views(SimpleNamespace(bytes=raw.to(device, copy=True)))  # type: ignore[arg-type]
+    return placed.views(SimpleNamespace(bytes=raw.to(device, copy=True)))
 
 
 def load(path: Path) -> ModuleType:

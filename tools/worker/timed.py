@@ -109,11 +109,13 @@ def _hold_wall_clock(judge: "Judge", trial: Trial, duel: pairs.Duel, plan: pairs
     of its host's time explains anything.
     """
     workload, calls = duel.workload, duel.bench.sets
+    changed_bytes = duel.bench.input_layout.size_bytes if duel.expected.mutated else 0
+    copied_bytes = calls * (duel.bench.output_layout.size_bytes + changed_bytes)
     beside = []
     for attempt in range(_BURSTS if judge.device.type == "cuda" else 1):
         wall_ms = pairs.burst_ms(duel, plan, _BURST_DRAWS + attempt * calls)
         beside.append(max(0.0, wall_ms - calls * claimed_ms))
-        passed_ms = (wall_ms - wall_clock.hop_ms(judge.hop_ms.get(workload), duel.bench)) / calls
+        passed_ms = (wall_ms - wall_clock.hop_ms(judge.hop_ms.get(workload), copied_bytes)) / calls
         explained = wall_clock.explains(claimed_ms, duel.own.host_ms, passed_ms)
         if explained and not trial.identity:
             return

@@ -1,7 +1,5 @@
 """How much wall time a claimed time explains."""
 
-from .bench import Bench
-
 _SHARE = 0.25
 _SLACK_MS = 0.5
 _HOST_FACTOR = 2.0
@@ -19,8 +17,11 @@ def explains(claimed_ms: float, own_host_ms: float, passed_ms: float) -> bool:
     return passed_ms <= (1 + _SHARE) * claimed_ms + _SLACK_MS + _HOST_FACTOR * own_host_ms
 
 
-def hop_ms(measured_ms: float | None, bench: Bench) -> float:
-    """What a burst costs beside its calls: as measured with the reference, else a generous estimate."""
+def hop_ms(measured_ms: float | None, copied_bytes: int) -> float:
+    """What a burst costs beside its calls: as measured with the reference, else a generous estimate.
+
+    `copied_bytes` are copied twice: by the candidate's process to the shared buffers, and by the judge out of them.
+    """
     if measured_ms is not None:
         return measured_ms
-    return _HOP_MS + 2 * bench.sets * bench.output_layout.size_bytes / _COPY_BYTES_PER_MS
+    return _HOP_MS + 4 * copied_bytes / _COPY_BYTES_PER_MS

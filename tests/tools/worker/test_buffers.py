@@ -7,7 +7,7 @@ import torch
 
 from warpsmith.state.problem import TensorSpec
 from warpsmith.tools.worker import buffers
-from warpsmith.tools.worker.bench import Bench, BenchPlan
+from warpsmith.tools.worker.bench import Bench, BenchPlan, Copies
 
 CPU = torch.device("cpu")
 TENSORS = [
@@ -111,16 +111,45 @@ def test_draws_go_to_a_set_that_nobody_can_predict():
     assert places != [0, 1] * 32
 
 
-def test_inputs_mislead_until_they_are_restored():
-    values = [torch.arange(1000.0), torch.arange(50), torch.randn(30, 7).t(), torch.tensor(2.0)]
+def test_inputs_mislead_from_the_first_write_until_they_are_restored():
+    values = [torch.arange(1000.0), torch.arange(50), torch.randn(30, 7).t(), torch.tensor(2.0), torch.rand(9, 1)]
+    values[-1] = values[-1].expand(9, 4)
+    before = [value.clone() for value in values]
     bench = Bench(values, [torch.empty(2)], CPU, BenchPlan())
-    bench.write(values)
-    bench.mislead()
-    shown = [tensor.clone() for tensor in bench.input_tensors()]
-    assert [torch.equal(a, b) for a, b in zip(shown, values, strict=True)] == [False, True, False, True]
-    assert float((shown[0] != values[0]).sum()) <= 4
+    for index in range(2):
+        bench.write(values, index, misled=True)
+    for index in range(2):
+        shown = bench.input_tensors(index)
+        alike = [torch.equal(a, b) for a, b in zip(shown, values, strict=True)]
+        assert alike[:4] == [False, True, False, True]
+        assert float((shown[0] != values[0]).sum()) <= 4
+    assert all(torch.equal(a, b) for a, b in zip(values, before, strict=True)), "the judge's own values stay right"
     bench.restore()
-    assert all(torch.equal(a, b) for a, b in zip(bench.input_tensors(), values, strict=True))
+    for index in range(2):
+        assert all(torch.equal(a, b) for a, b in zip(bench.input_tensors(index), values, strict=True))
+
+
+def test_decoys_that_were_never_put_right_are_forgotten_at_the_next_plain_write():
+    bench = Bench([torch.arange(1000.0)], [torch.empty(2)], CPU, BenchPlan(sets=1))
+    bench.write([torch.arange(1000.0)], misled=True)
+    bench.write([torch.ones(1000)])
+    bench.restore()
+    assert torch.equal(bench.input_tensors()[0], torch.ones(1000))
+
+
+def test_copies_hold_what_was_there_when_they_were_taken():
+    bench = Bench([torch.zeros(6)], [torch.empty(5), torch.empty(2, 3)], CPU, BenchPlan(sets=2))
+    copies = Copies(bench, [0])
+    for index in range(2):
+        bench.write([torch.full((6,), float(index))], index)
+        bench.output_tensors(index)[0].fill_(10.0 + index)
+        bench.output_tensors(index)[1].fill_(20.0 + index)
+    copies.take()
+    for index in range(2):
+        bench.output_tensors(index)[1].zero_()
+        bench.input_tensors(index)[0].zero_()
+        assert [float(leaf.mean()) for leaf in copies.leaves(index)] == [10 + index, 20 + index, index]
+        assert [tuple(leaf.shape) for leaf in copies.leaves(index)] == [(5,), (2, 3), (6,)]
 
 
 @pytest.mark.parametrize("layout", ["misaligned", "strided"])
