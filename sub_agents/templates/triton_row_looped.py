@@ -60,6 +60,9 @@ class TritonRowLooped:
             blocks = tuple(b for b in blocks if b >= min(128, longest))
         chosen = sorted({*(r for r in (1, 2, 4, 8, 16, 32, 64, 128, 256) if r <= max(1, 4 * shape.outer)), rows})
         warps = max(1, min(16, power_of_two_at_least(rows * block // 256)))
+        if shape.outer <= device.sm_count and not shape.strided:
+            # A row has a multiprocessor to itself: all the loads that it can have under way come from one program.
+            warps = max(1, min(32, power_of_two_at_least(rows * block // 128)))
         return (
             Slot(
                 name="block_size",
