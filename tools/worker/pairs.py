@@ -19,6 +19,8 @@ from .trial import delivered_leaves, hold_inputs
 _FIRST_LOOK = 10
 _RETRY_STRIDE = 100_000
 """Draws of retried pairs are numbered far from all others."""
+_WARM_UP_SHARE = 0.2
+"""Of the time for all pairs: slow calls are warm after two."""
 _RETRIES = 3
 """A call whose launch was not hidden, or that ended late, is measured again; after this many it counts as it is."""
 
@@ -31,6 +33,8 @@ class Plan:
     warm_ups: int = 10
     deadline_s: float = 30.0
     instance: str = "timed"
+    most_s: float = 60.0
+    """After so long no more pairs are taken than the first look needs: slow calls scatter less."""
     give_up_ms: float | None = None
     """A candidate whose first pairs are slower than this is not timed to the end."""
 
@@ -79,19 +83,33 @@ def run_pairs(duel: Duel, plan: Plan, attempt: int = 0) -> Pairs:
     Another attempt takes other draws: answers remembered from the first are no use.
     """
     found = Pairs()
-    duel.bench.write(duel.draw(-1))
-    reply, _ = call_candidate(duel, plan, 0.0)
-    found.first_call_ms = float(reply["total_ms"])
-    for _ in range(plan.warm_ups - 1):
-        if duel.expected.mutated:
-            duel.bench.write(duel.draw(-1))
-        reply, _ = call_candidate(duel, plan, 0.0)
-        found.lead.learn(float(reply["host_ms"]))
+    started = time.monotonic()
+    _warm_up(duel, plan, found)
     for number in range(plan.pairs):
         _one_pair(duel, plan, found, attempt * plan.pairs + number)
         if number + 1 == _FIRST_LOOK:
             _give_up_if_hopeless(plan, found)
+        if number + 1 >= _FIRST_LOOK and time.monotonic() - started > plan.most_s:
+            break
     return found
+
+
+def _warm_up(duel: Duel, plan: Plan, found: Pairs) -> None:
+    """Calls on every set in turn: graphs and descriptors that a candidate keeps an address are made here."""
+    started = time.monotonic()
+    values = duel.draw(-1)
+    for number in range(plan.warm_ups):
+        index = number % duel.bench.sets
+        if number < duel.bench.sets or duel.expected.mutated:
+            duel.bench.write(values, index)
+        duel.bench.current = index
+        reply, _ = call_candidate(duel, plan, 0.0)
+        if number == 0:
+            found.first_call_ms = float(reply["total_ms"])
+            continue
+        found.lead.learn(float(reply["host_ms"]))
+        if time.monotonic() - started > _WARM_UP_SHARE * plan.most_s:
+            return
 
 
 def _give_up_if_hopeless(plan: Plan, found: Pairs) -> None:

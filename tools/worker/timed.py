@@ -1,5 +1,6 @@
 """Times a candidate on one workload: pairs against the best baseline."""
 
+import time
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -50,12 +51,12 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
         flush=judge.flush,
         stages=stages,
     )
-    before = conditions.read(judge.device)
+    before, started = conditions.read(judge.device), time.monotonic()
     for attempt in range(_MEASUREMENTS if gpu else 1):
         found = pairs.run_pairs(duel, plan, attempt)
         candidate_ms, baseline_ms = (_without(judge.event_ms, side) for side in (found.candidate_ms, found.baseline_ms))
         slowed = _slowed(judge.alone_ms.get((name, workload.name)), median(baseline_ms))
-        if statistics.stable(candidate_ms) and not slowed:
+        if (statistics.stable(candidate_ms) and not slowed) or time.monotonic() - started > plan.most_s:
             break
     if slowed and gpu:
         raise CandidateFailed(Status.UNVERIFIED, f"on {workload.name} the baseline {slowed}")
@@ -68,7 +69,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
     stable = not gpu or statistics.stable(candidate_ms)
     if not stable:
         notes.insert(
-            0, f"spread {spread:.1%} after {_MEASUREMENTS} measurements; {conditions.cause(before, judge.device)}"
+            0, f"spread {spread:.1%} after {attempt + 1} measurements; {conditions.cause(before, judge.device)}"
         )
     candidate, baseline = statistics.sample(candidate_ms), statistics.sample(baseline_ms)
     bounds = judge.bounds.get(workload.name, {})
