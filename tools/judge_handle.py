@@ -20,19 +20,26 @@ class JudgeHandle:
 
     def ask(self, op: str, deadline_s: float, **fields: Any) -> dict[str, Any]:
         """One request. Raises InvalidProblem or InfraError."""
-        wire.send(self._channel, {"op": op, **fields})
+        self._send({"op": op, **fields})
         return checked(self._receive(deadline_s))
 
     def ask_about(self, cell: Cell, op: str, fields: dict[str, Any], quiet: threading.Lock) -> dict[str, Any]:
         """Has the process in a cell judged. `quiet` is held from when the judge begins to time until it answers."""
         body = {**fields, "pid": cell.pid, "notes": cell.notes}
-        wire.send(self._channel, {"op": op, **body}, [cell.channel.fileno()])
+        self._send({"op": op, **body}, [cell.channel.fileno()])
         reply = self._receive(cell.deadline_s)
         if reply.get("stage") != "timing":
             return checked(reply)
         with quiet:
-            wire.send(self._channel, {"go": True})
+            self._send({"go": True})
             return checked(self._receive(cell.deadline_s))
+
+    def _send(self, body: dict[str, Any], fds: list[int] | None = None) -> None:
+        try:
+            wire.send(self._channel, body, fds)
+        except wire.WireError as error:
+            self.close()
+            raise InfraError(f"the judge has ended: {error}") from error
 
     def _receive(self, deadline_s: float) -> dict[str, Any]:
         try:

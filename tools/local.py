@@ -262,7 +262,11 @@ class LocalHarness:
         request = Spawn("candidate", params, self._box(scratch, problem), self.settings.max_memory_bytes)
         with self._quiet:
             cell = Cell(self._server, request, _EVALUATE_S)
-            cell.wait_until_ready()
+            try:
+                cell.wait_until_ready()
+            except BaseException:
+                cell.__exit__()
+                raise
         return cell
 
     def identity(self, problem: Problem) -> dict[str, Any]:
@@ -339,7 +343,11 @@ class LocalHarness:
                 "compile_threads": self.settings.compile_workers,
             },
         )
-        judge.ask("open", _OPEN_S, problem=problem.model_dump(mode="json"), bounds=self._bounds(problem))
+        try:
+            judge.ask("open", _OPEN_S, problem=problem.model_dump(mode="json"), bounds=self._bounds(problem))
+        except BaseException:
+            judge.close()  # nobody else knows of it, and it has the GPU open
+            raise
         self._judges[problem.id] = judge
         if problem.id in self._with_baselines:
             self._use_baselines(problem)

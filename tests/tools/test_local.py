@@ -1,5 +1,7 @@
 """The harness end to end, as a dry run: verdicts on candidates of every kind, for problems of every kind."""
 
+import os
+import signal
 import tempfile
 import threading
 import time
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from warpsmith.state.candidate import make_candidate
-from warpsmith.state.errors import InvalidInput, InvalidProblem
+from warpsmith.state.errors import InfraError, InvalidInput, InvalidProblem
 from warpsmith.state.evaluation import Evaluation, Status
 from warpsmith.state.problem import Problem
 from warpsmith.tools import compile_pool
@@ -332,6 +334,51 @@ def cut():
     found = verdict(harness, softmax, cut + CLASS.format(forward=f"cut(); {RIGHT}"))
     assert found.status is not Status.INFRA_ERROR
     assert harness._judges[softmax.id].alive
+
+
+@pytest.mark.slow
+def test_a_judge_that_died_meanwhile_is_replaced(harness: LocalHarness, softmax: Problem) -> None:
+    assert verdict(harness, softmax, CLASS.format(forward="before = 1; " + RIGHT)).correct
+    judge = harness._judges[softmax.id]
+    os.kill(judge._pid, signal.SIGKILL)
+    harness._server.kill(judge._pid)  # waits until it is gone
+    assert verdict(harness, softmax, CLASS.format(forward="after = 1; " + RIGHT)).correct
+    assert harness._judges[softmax.id] is not judge
+
+
+def test_a_judge_that_does_not_open_its_problem_is_ended(
+    harness: LocalHarness, opened: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = opened(FORWARD.format(forward="return x", inputs="torch.randn(5)"))
+    gone = problem.model_copy(update={"source": "no python (", "path": problem.path})
+    started: list[int] = []
+    spawn = harness._server.spawn
+
+    def noted(request: Any) -> Any:
+        reply = spawn(request)
+        started.append(reply[0])
+        return reply
+
+    monkeypatch.setattr(harness._server, "spawn", noted)
+    with pytest.raises((InvalidProblem, InfraError)):
+        harness._judge(gone)
+    assert started
+    assert "running" not in harness._server.status(started[-1])
+
+
+@pytest.mark.parametrize(
+    "said", ['{"dict": 5}', '{"tuple": null}', '{"type": "float"}', '{"literal": 1, "type": "float"}', '"x"']
+)
+def test_an_output_described_unreadably_is_the_candidates_fault(
+    harness: LocalHarness, softmax: Problem, said: str
+) -> None:
+    patched = f"""
+import json, sys
+child = sys.modules["warpsmith.tools.worker.child"]
+child.structure.flatten = lambda value, honest=child.structure.flatten: (json.loads({said!r}), honest(value)[1])
+"""
+    found = verdict(harness, softmax, patched + CLASS.format(forward=RIGHT))
+    assert found.status is Status.INCORRECT_STRUCTURE, found.message
 
 
 def test_an_identical_candidate_is_evaluated_once(harness: LocalHarness, softmax: Problem) -> None:

@@ -70,8 +70,10 @@ class Distance:
 
         With n carriers (participation ratio) the rms of independent errors scatters by about 1/sqrt(n).
         """
-        carriers = self.squared_error**2 / self.fourth_power if self.fourth_power > 0 else float("inf")
-        return 1.0 + TAIL_FACTOR / carriers**0.5
+        if not 0 < self.fourth_power < float("inf"):
+            return 1.0
+        carriers = self.squared_error * self.squared_error / self.fourth_power
+        return 1.0 + TAIL_FACTOR / max(1.0, carriers) ** 0.5
 
     def merge(self, other: "Distance") -> None:
         self.squared_error += other.squared_error

@@ -272,8 +272,6 @@ def _outline(description: Any) -> str:
     if "tensor" in description:
         return "a tensor"
     if "literal" in description:
-        return repr(description["literal"])
-    if "dict" in description:
-        return f"a dict of {len(description['dict'])}"
-    kind = "list" if "list" in description else "tuple"
-    return f"a {kind} of {len(description.get(kind, []))}"
+        return repr(description["literal"])[:80]
+    kind = next((kind for kind in ("dict", "list", "tuple") if isinstance(description.get(kind), list)), None)
+    return f"a {kind} of {len(description[kind])}" if kind else "nothing readable"

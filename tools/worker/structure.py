@@ -60,7 +60,9 @@ def same(left: Any, right: Any) -> bool:
     """Whether two descriptions agree; float literals to a relative 1e-6 (numbers that forward computed)."""
     if isinstance(left, dict) and isinstance(right, dict):
         if left.get("type") == "float" and right.get("type") == "float":
-            a, b = float(left["literal"]), float(right["literal"])
+            a, b = left.get("literal"), right.get("literal")
+            if not isinstance(a, float) or not isinstance(b, float):
+                return False
             return a == b or (a != a and b != b) or abs(a - b) <= 1e-6 * max(abs(a), abs(b))
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):

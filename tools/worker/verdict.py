@@ -7,7 +7,7 @@ from ...state.evaluation import Check, CompileReport, Evaluation, Status
 from ...state.problem import Workload
 from ...state.timing import Timing
 from . import draws, hidden, layouts, tracing
-from .session import CandidateFailed, Session
+from .session import CandidateFailed, Session, readable
 from .stages import Stages
 from .timed import time_workload
 from .trial import Trial
@@ -30,7 +30,7 @@ def judge_candidate(judge: "Judge", body: dict[str, Any]) -> Evaluation:
         trial = Trial(judge, session, body)
         facts |= _examine(judge, trial, body["tier"], checks, stages)
     except CandidateFailed as failure:
-        status, message = failure.status, failure.message
+        status, message = failure.status, readable(failure.message)
         checks.extend([failure.check] if failure.check else [])
     finally:
         with stages("end"):

@@ -35,7 +35,9 @@ def map_weights(
 def _by_value(name: str, candidate_states: list[Any], reference_states: list[Any]) -> str:
     suspects: set[str] | None = None
     for candidate_state, reference_state in zip(candidate_states, reference_states, strict=True):
-        entry = next(e for e in candidate_state if e["name"] == name)
+        entry = next((e for e in candidate_state if e["name"] == name), None)
+        if entry is None:
+            raise CannotMap(f"cannot map weights: {name} is there under one seed and not under another")
         alike = {r["name"] for r in reference_state if _alike(entry, r) and _same_values(entry, r)}
         suspects = alike if suspects is None else suspects & alike
     if not suspects or len(suspects) > 1:

@@ -460,6 +460,10 @@ def layout(value: Any, **changes: Any) -> dict[str, Any]:
         ({"structure": {"tensor": 0}, "specs": [{"type": "Tensor"}]}, Status.INCORRECT_STRUCTURE),
         ({"structure": {"tensor": 0}, "specs": [{"type": "Tensor", "shape": 3}]}, Status.INCORRECT_STRUCTURE),
         ({}, Status.INCORRECT_STRUCTURE),
+        ({"structure": {"dict": 5}, "specs": []}, Status.INCORRECT_STRUCTURE),
+        ({"structure": {"list": None}, "specs": []}, Status.INCORRECT_STRUCTURE),
+        ({"structure": {"tuple": "three"}, "specs": []}, Status.INCORRECT_STRUCTURE),
+        ({"structure": {"literal": "x" * 100_000}, "specs": []}, Status.INCORRECT_STRUCTURE),
     ],
 )  # fmt: skip
 def test_what_a_child_says_of_its_output_is_held_against_what_is_expected(said, status):
@@ -470,3 +474,12 @@ def test_what_a_child_says_of_its_output_is_held_against_what_is_expected(said, 
     with pytest.raises(CandidateFailed) as caught:
         check_layout(said, expected)
     assert caught.value.status is status
+    assert len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize("size", [1e80, 1e160, 1e300])
+def test_errors_beyond_measure_are_wrong_and_nothing_else(size):
+    leaf = expect(Function(lambda x: x.double() * 2), [drawn(15, 3, 4)], FP32).leaves[0]
+    actual = torch.full((3, 4), size, dtype=torch.float64)
+    assert not pool([check_leaf(actual, leaf)])[0]
+    assert compare.distance(actual, leaf.oracle).tail_factor >= 1

@@ -74,3 +74,9 @@ def test_anything_else_is_named_and_refused(value):
 @pytest.mark.parametrize("said", [None, 3, "tensor", [], {}, {"tensor": "0"}, {"literal": 3}, {"tuple": None}])
 def test_what_a_stranger_says_is_compared_without_trust(said):
     assert not same(said, flatten((A, 3))[0])
+
+
+@pytest.mark.parametrize("number", [None, "abc", [1.0], 10**400, True, 0])
+def test_a_stranger_may_call_anything_a_float(number):
+    said = {"type": "float"} if number is None else {"type": "float", "literal": number}
+    assert not same(said, flatten(0.0)[0])

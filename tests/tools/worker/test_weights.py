@@ -134,3 +134,9 @@ def test_values_must_agree_under_both_seeds():
 def test_a_model_without_weights_maps_to_nothing():
     assert mapping(nn.ReLU) == {}
     assert mapping(nn.ReLU, nn.ReLU) == {}
+
+
+def test_a_weight_that_is_there_under_one_seed_only_is_refused():
+    there = {"name": "w", "shape": [2], "fingerprint": [1.0]}
+    with pytest.raises(CannotMap, match="w is there under one seed"):
+        map_weights([[there], []], [[{**there, "name": "v"}], [{**there, "name": "v"}]])
