@@ -52,7 +52,12 @@ class Bench:
         contiguous = [torch.empty(t.shape, dtype=t.dtype, device="meta") for t in outputs]
         self.output_layout = buffers.Layout([buffers.spec_of(tensor) for tensor in contiguous])
         self.source = buffers.allocate(self.input_layout.size_bytes * self.sets, device)
-        self.sink = buffers.allocate(self.output_layout.size_bytes * self.sets, device)
+        try:
+            self.sink = buffers.allocate(self.output_layout.size_bytes * self.sets, device)
+        except torch.OutOfMemoryError:
+            if isinstance(self.source, buffers.DeviceBuffer):
+                self.source.release()
+            raise
         self.current = 0
         """The set that the last draw was written to."""
         self._decoys: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []

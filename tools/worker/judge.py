@@ -4,6 +4,7 @@ Speaks with the controller over its channel (`open`, `vet`, `baseline`, `evaluat
 boxed process a candidate.
 """
 
+import gc
 import hashlib
 import os
 import socket
@@ -34,6 +35,9 @@ _MOST_SETS = 8
 _ALONE_SAMPLES = 15
 _CACHED_EXPECTATION_SHARE = 0.25
 """Share of the GPU's memory that expected values may keep between candidates."""
+_ROOM_SHARE = 0.25
+"""Share of the GPU's memory that a candidate should find free."""
+_IDLE_BYTES = 1 << 30
 
 
 class Judge:
@@ -102,10 +106,31 @@ class Judge:
         key = (workload.name, kind, number, weights)
         found = self._expectations.get(key)
         if found is None:
-            found = expect(self.models[weights], self.inputs(workload, kind, number), self.unit_in)
+            found = self.expected_of(weights, self.inputs(workload, kind, number))
             if self._room_to_keep():
                 self._expectations[key] = found
         return found
+
+    def expected_of(self, weights: str, inputs: list[Any]) -> Expectation:
+        """Expected values on any inputs. Where memory is short, what was kept for other candidates goes first."""
+        try:
+            return expect(self.models[weights], inputs, self.unit_in)
+        except torch.OutOfMemoryError:
+            self._expectations.clear()
+        # Not in the handler: what the failed attempt holds is let go with its exception.
+        gc.collect()
+        torch.cuda.empty_cache()
+        return expect(self.models[weights], inputs, self.unit_in)
+
+    def make_room(self) -> None:
+        """Gives memory that PyTorch keeps for reuse back where little is left: a candidate needs its own."""
+        if self.device.type != "cuda":
+            return
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        idle_bytes = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        if free_bytes < _ROOM_SHARE * total_bytes and idle_bytes > _IDLE_BYTES:
+            gc.collect()  # workers run with automatic collection off
+            torch.cuda.empty_cache()
 
     def _room_to_keep(self) -> bool:
         kept = sum(leaf.oracle.nbytes for e in self._expectations.values() for leaf in e.leaves)
@@ -121,7 +146,8 @@ class Judge:
             leaves = expected.leaves[: len(expected.leaves) - len(expected.mutated)]
             outputs = [torch.empty(leaf.shape, dtype=leaf.dtype, device="meta") for leaf in leaves]
             inputs = self.inputs(workload, "problem", -1)
-            sets = _sets(workload.input_bytes + sum(leaf.oracle.nbytes for leaf in leaves))
+            size_bytes = workload.input_bytes + sum(leaf.oracle.nbytes for leaf in leaves)
+            sets = _sets(size_bytes) if layout == "plain" else 1  # other layouts are not timed
             self._benches[key] = Bench(inputs, outputs, self.device, BenchPlan(sets=sets, layout=layout))
         return self._benches[key]
 
@@ -208,9 +234,13 @@ class Judge:
         """One candidate's verdict."""
         from . import verdict
 
+        if self.device.type == "cuda":
+            for workload in self.problem.timed_workloads:  # timed alone before anything of the candidate is loaded
+                self.own(self.best_baseline.get(workload.name, "eager"), workload)
         try:
             found = verdict.judge_candidate(self, body)
         except torch.OutOfMemoryError as error:
+            self._expectations.clear()
             torch.cuda.empty_cache()
             found = Evaluation(
                 candidate=body["candidate"],

@@ -51,6 +51,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
         flush=judge.flush,
         stages=stages,
     )
+    judge.make_room()
     before, started = conditions.read(judge.device), time.monotonic()
     for attempt in range(_MEASUREMENTS if gpu else 1):
         found = pairs.run_pairs(duel, plan, attempt)

@@ -1,6 +1,5 @@
 """One candidate in its process: instances with the reference's weights, and comparisons with the oracle."""
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +9,7 @@ from ...state.problem import Workload
 from ...state.timing import Timing
 from . import compare, hidden, layouts, structure, weights
 from .bench import Bench
-from .buffers import Layout, allocate, spec_of
+from .buffers import DeviceBuffer, Layout, allocate, spec_of
 from .expectation import Expectation, Finding, check_layout, check_leaf, pool, same_values
 from .session import CandidateFailed, Session, readable
 
@@ -100,16 +99,16 @@ class Trial:
             view.copy_(tensor)
         if self.judge.device.type == "cuda":
             torch.cuda.synchronize()
-            fd = buffer.export()
-        else:
-            fd = os.dup(buffer.export())
-        reply = self.session.ask(
-            "weights", _LOAD_S, [fd], instance=instance, names=list(mapping), layout=layout.as_json()
-        )
+        try:
+            # On a CPU the descriptor is the buffer's own, and goes with it once it is sent: nobody sends it again.
+            reply = self.session.ask(
+                "weights", _LOAD_S, [buffer.export()], instance=instance, names=list(mapping), layout=layout.as_json()
+            )
+        finally:
+            if isinstance(buffer, DeviceBuffer):
+                buffer.release()
         if instance == "timed":
             self.setup_ms += float(reply["setup_ms"])
-        if self.judge.device.type == "cuda":
-            buffer.release()  # type: ignore[union-attr]
 
     def map(self, workload: Workload, expected: Expectation, layout: layouts.Name = "plain") -> Bench:
         """Shows the child a workload's buffers, once in a row."""
@@ -138,6 +137,7 @@ class Trial:
         bench = self.map(workload, expected, layout)
         inputs = judge.inputs(workload, kind, number)
         bench.write(inputs)
+        judge.make_room()
         canary = kind == "normal" and number == 0
         asked: dict[str, Any] = {"instance": instance, "index": bench.current, "lead_ms": 0.0, "canary": canary}
         reply = self.session.ask("call", self.call_s(workload), **asked)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ...state.evaluation import Check, CompileReport, Evaluation, Status
 from ...state.problem import Workload
 from ...state.timing import Timing
@@ -91,7 +93,12 @@ def _other_layouts(judge: "Judge", trial: Trial) -> tuple[str, ...]:
             check = trial.check(workload, "normal", layout)
             wrong = None if check.passed else CandidateFailed(Status.INCORRECT_NUMERICAL, check.worst, check)
         except CandidateFailed as failure:
-            wrong = failure
+            wrong = failure.with_traceback(None)  # its frames hold inputs, and this one would hold it
+        except torch.OutOfMemoryError:
+            if strict:
+                raise
+            trial.session.notes.append(f"{layout} inputs: not tried, they do not fit in GPU memory beside the others")
+            continue
         if wrong and strict:
             raise CandidateFailed(wrong.status, f"on {layout} inputs of {workload.name}: {wrong.message}", wrong.check)
         labels += [label] if wrong else []

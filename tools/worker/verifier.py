@@ -6,7 +6,7 @@ import torch
 
 from ...state.evaluation import Status
 from . import draws
-from .expectation import Expectation, Leaf, check_leaf, expect, pool
+from .expectation import Expectation, Leaf, check_leaf, pool
 from .session import CandidateFailed
 from .trial import REPEATS_BELOW, as_check
 
@@ -34,7 +34,7 @@ class Verifier:
         pairs = zip(delivered, baseline_output, self.expected.leaves, strict=True)
         if number not in self.audited and all(close(got, own, leaf) for got, own, leaf in pairs):
             return
-        expected = expect(self.judge.models["timed"], inputs, self.judge.unit_in)
+        expected = self.judge.expected_of("timed", inputs)
         for got, leaf in zip(delivered, expected.leaves, strict=True):
             passed, finding = pool([check_leaf(got, leaf)])
             few = leaf.oracle.numel() < REPEATS_BELOW
