@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..graph.api import make_context, optimize
+from ..graph.api import optimize
 from ..graph.services import Collaborators, open_harness_for
+from ..graph.settings import make_context
 from ..state.errors import InfraError
 from ..state.timing import Baselines
 from ..state.trajectory import Result

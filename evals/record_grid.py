@@ -17,8 +17,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from ..graph.api import make_context
 from ..graph.services import open_harness_for
+from ..graph.settings import make_context
 from ..state.errors import InvalidInput, WarpsmithError
 from ..sub_agents.forward_source import candidate_source
 from ..sub_agents.planner import OfflinePlanner

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..graph.api import make_context, optimize
+from ..graph.api import optimize
 from ..graph.services import Collaborators, open_harness_for
+from ..graph.settings import make_context
 from ..state.base import digest
 from ..state.channels import Context
 from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError

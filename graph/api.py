@@ -27,6 +27,7 @@ from .nodes.loop import make_row
 from .report import read_result, write_report
 from .run_directory import RunDirectory, new_run_directory
 from .services import Collaborators, Services, Stopped, close_services, open_services, provide
+from .settings import check_problem_file, check_settings, make_context
 from .waiting import Waiting, answered, open_questions, with_kernels
 
 CHECKPOINTED = (Row, Diagnosis, Feedback, WriterRequest, ProposeTask, EvaluateTask, Status)
@@ -50,10 +51,9 @@ def optimize(problem: str | Path, *, given: Collaborators | None = None, **setti
     Interrupted on Ctrl-C. What was found before an error is written all the same.
     """
     path = Path(problem)
-    if not path.is_file():
-        raise InvalidProblem(f"{path}: no such file; give the path of a Python file with a PyTorch reference")
+    check_problem_file(path)
     context = make_context(settings)
-    _check_models(context, given)
+    check_settings(context, given)
     run_dir = new_run_directory(Path(context.out), path)
     run = RunDirectory(run_dir)
     run.write_text(f"{SETTINGS}.json", context.model_dump_json())
@@ -79,7 +79,7 @@ def resume(
     if kernels:
         given = replace(given or Collaborators(), person=with_kernels(kernels))
     if not (path / "checkpoint.sqlite").is_file():
-        raise InvalidInput(f"{path}: is not a run directory that can be resumed")
+        raise InvalidInput(f"{path}: is not a run directory that can be resumed; give one that a run has named")
     done = read_result(path)
     if done is not None and done.complete:
         return done
@@ -88,25 +88,8 @@ def resume(
     except (OSError, ValidationError) as error:
         raise InvalidInput(f"{path / SETTINGS}.json: cannot be read; start the run again") from error
     context = make_context({**saved.model_dump(), **changes})
-    _check_models(context, given)
+    check_settings(context, given)
     return _drive(RunDirectory(path), context, given, None)
-
-
-def make_context(settings: dict[str, Any]) -> Context:
-    """Settings as a Context. Raises InvalidInput that names the first one that is wrong."""
-    try:
-        return Context.model_validate(settings)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise InvalidInput(f"setting {name}: {first['msg']} (got {first['input']!r})") from error
-
-
-def _check_models(context: Context, given: Collaborators | None) -> None:
-    if context.model is not None or context.writer != "auto":
-        from .models import check_settings
-
-        check_settings(context, given.model if given else None)
 
 
 def _drive(run: RunDirectory, context: Context, given: Collaborators | None, inputs: Any) -> Result:

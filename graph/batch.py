@@ -16,9 +16,10 @@ from ..state.errors import InfraError, InvalidInput, WarpsmithError
 from ..state.scores import ProblemScore, fast_p
 from ..state.trajectory import BatchRow, Result
 from ..tools.harness import Harness
-from .api import make_context, optimize
+from .api import optimize
 from .run_directory import append_line
 from .services import Collaborators, open_harness_for
+from .settings import check_settings, make_context
 
 DECISIVE = (
     "languages",
@@ -75,6 +76,7 @@ def optimize_batch(
     `on_row(row, skipped)` hears of each. Raises InvalidInput for a folder without problems.
     """
     context = make_context(settings)
+    check_settings(context, given)
     files = problem_files(Path(folder))
     results_file = Path(context.out) / "results.jsonl"
     done = {row.key: row for row in read_rows(results_file) if row.ok}

@@ -1,10 +1,10 @@
 """The command line, `warpsmith COMMAND ...`. Errors are one line on stderr and exit 2."""
 
+import errno
 import functools
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import ParamSpec
 
 import typer
@@ -16,6 +16,13 @@ from .waiting import Waiting
 P = ParamSpec("P")
 FAILED, BAD_INPUT, WAITING, INTERRUPTED = 1, 2, 3, 130
 LATEST = "latest"
+OS_ADVICE = {
+    errno.ENOSPC: "free some space or choose another --out",
+    errno.ENOENT: "its folder has to exist",
+    errno.EISDIR: "give a file in it",
+    errno.ENOTDIR: "give a path that does not lead through a file",
+    errno.EACCES: "choose a place that you may write to",
+}
 
 
 def guarded(command: Callable[P, int]) -> Callable[P, None]:
@@ -66,7 +73,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     0 done, 1 failed, 2 bad input, 3 waiting for a kernel, 130 interrupted.
     """
-    app(with_resume_value(list(sys.argv[1:] if arguments is None else arguments)), prog_name="warpsmith")
+    given = with_resume_value(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = app(given, prog_name="warpsmith", standalone_mode=False)
+    except Exception as error:
+        text = usage_fault(error)
+        if text is None:
+            raise
+        code = complain(text, BAD_INPUT) if text else BAD_INPUT
+    sys.exit(code or 0)
+
+
+def usage_fault(error: Exception) -> str | None:
+    """One line on a command line that cannot be read: empty where help was shown already, None for other errors.
+
+    Told by its method: typer brings its own copy of click's exceptions, or click's, depending on its version.
+    """
+    message = getattr(error, "format_message", None)
+    if message is None:
+        return None
+    said = " ".join(message().split()).rstrip(".")
+    command = getattr(getattr(error, "ctx", None), "command_path", "warpsmith")
+    return f"{said}; `{command} --help` shows what it takes" if said else ""
 
 
 def complain(text: str, code: int) -> int:
@@ -79,18 +107,19 @@ def one_line(error: BaseException) -> str:
     """An exception as one line that names the file where there is one."""
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
-        advice = "; free some space or choose another --out" if error.errno == 28 else ""
-        return f"{where}{error.strerror}{advice}"
+        advice = OS_ADVICE.get(error.errno or 0, "")
+        return f"{where}{error.strerror}{f'; {advice}' if advice else ''}"
     text = " ".join(str(error).split())
     return text if isinstance(error, WarpsmithError) and text else f"{type(error).__name__}: {text}"
 
 
 def with_resume_value(arguments: list[str]) -> list[str]:
-    """Gives a bare `--resume` the value `latest`: only an existing run directory after it is taken as its value."""
+    """Gives a bare `--resume` the value `latest`: an option or a Python file after it is not its value."""
     filled = []
     for index, argument in enumerate(arguments):
         filled.append(argument)
         following = arguments[index + 1] if index + 1 < len(arguments) else ""
-        if argument == "--resume" and following != LATEST and not (following and Path(following).is_dir()):
+        bare = not following or following.startswith("-") or following.endswith(".py")
+        if argument == "--resume" and bare:
             filled.append(LATEST)
     return filled

@@ -137,8 +137,8 @@ def interpreter() -> Finding:
 
 def sheet_checks(settings: dict[str, Any]) -> list[Finding]:
     """The device as the harness sees it, and its sandbox."""
-    from .api import make_context
     from .services import open_harness_for
+    from .settings import make_context
 
     try:
         with closing(open_harness_for(make_context(settings))) as harness:

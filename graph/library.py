@@ -65,6 +65,8 @@ class Library:
     def _open(self, make: bool = False) -> Iterator[sqlite3.Connection]:
         if make:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+        elif self.path.is_dir():
+            raise InvalidInput(f"{self.path}: is a folder; name the library's file in it")
         elif not self.path.is_file():
             raise InvalidInput(f"{self.path}: no such library; runs on a GPU with --library {self.path} make one")
         try:
@@ -73,6 +75,12 @@ class Library:
                 yield connection
         except sqlite3.DatabaseError as error:
             raise InvalidInput(f"{self.path}: is not a library ({error}); choose another file") from error
+
+    def check(self) -> None:
+        """Raises InvalidInput where something else than a library lies at the path; nothing at all is fine."""
+        if self.path.exists():
+            with self._open():
+                pass
 
     def add(self, entry: LibraryEntry) -> None:
         """Keeps a kernel; a newer measurement of the same one replaces the older."""

@@ -33,6 +33,7 @@ from ..sub_agents.writer import Writer
 from ..tools.harness import Harness
 from .library import OFFERED, Library, structure_key
 from .run_directory import RunDirectory
+from .settings import setting_fault
 
 TOOLS_FILE = "tool_results.jsonl"
 
@@ -115,7 +116,7 @@ def writer_kind(context: Context, model: ChatModel | None) -> str:
     return context.writer
 
 
-def check_settings(context: Context, model: ChatModel | None) -> None:
+def check_models(context: Context, model: ChatModel | None) -> None:
     """Raises InvalidInput where the settings' writer or model cannot work: before anything is started for them."""
     if writer_kind(context, model) in ("hybrid", "llm") and model is None:
         model_settings(context).key()
@@ -223,6 +224,4 @@ def model_settings(context: Context) -> ModelSettings:
             }
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or "models"
-        raise InvalidInput(f"setting {name}: {first['msg']}") from error
+        raise InvalidInput(setting_fault(error)) from error

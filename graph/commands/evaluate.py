@@ -41,10 +41,11 @@ def judge(candidate: Path, problem: Path, tier: Any, settings: dict[str, Any], *
     """Opens a harness, judges, prints. Exit code 0 if it passed, or is correct as far as a dry run can tell."""
     from ...state.candidate import make_candidate
     from ...state.evaluation import Status
-    from ..api import make_context
     from ..services import open_harness_for
+    from ..settings import check_problem_file, make_context
     from ..verdict import verdict_lines
 
+    check_problem_file(problem)
     try:
         source = candidate.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

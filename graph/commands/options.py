@@ -1,47 +1,60 @@
 """Options that several commands share, and how they become settings."""
 
+import inspect
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 import typer
 
 from ...state.errors import InvalidInput
 
 Languages = Annotated[
-    str | None, typer.Option("--languages", metavar="triton|cuda|both", help="Languages to write kernels in [both]")
+    str | None,
+    typer.Option("--languages", metavar="triton|cuda|both", help="Languages to write kernels in (default: both)"),
 ]
-Budget = Annotated[int | None, typer.Option("--budget", help="Most candidates to evaluate [18]")]
-Seconds = Annotated[float | None, typer.Option("--seconds", help="Wall time after which no round starts [600]")]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the search [0]")]
+Budget = Annotated[int | None, typer.Option("--budget", help="Most candidates to evaluate (default: 18)")]
+Seconds = Annotated[
+    float | None, typer.Option("--seconds", help="Wall time after which no round starts (default: 600)")
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the search (default: 0)")]
 Strategy = Annotated[
     str | None,
     typer.Option(
-        "--strategy", metavar="phased|chain|beam|ranked|islands|mcts|sample", help="How the search goes on [phased]"
+        "--strategy",
+        metavar="phased|chain|beam|ranked|islands|mcts|sample",
+        help="How the search goes on (default: phased)",
     ),
 ]
 Stage = Annotated[
     str | None,
     typer.Option(
-        "--stage", metavar="one-shot|correctness|profiler|search|hardened", help="Parts that are switched on [hardened]"
+        "--stage",
+        metavar="one-shot|correctness|profiler|search|hardened",
+        help="Parts that are switched on (default: hardened)",
     ),
 ]
 LibraryFile = Annotated[
     Path | None,
-    typer.Option("--library", help="File of earlier runs' kernels, or none [library.sqlite in the output folder]"),
+    typer.Option(
+        "--library", help="File of earlier runs' kernels, or none (default: library.sqlite in the output folder)"
+    ),
 ]
-Arch = Annotated[str | None, typer.Option("--arch", help="Target of a dry run [sm_90]")]
+Arch = Annotated[str | None, typer.Option("--arch", help="Target of a dry run (default: sm_90)")]
 RequireGpu = Annotated[bool, typer.Option("--require-gpu", help="Fail where there is no GPU, in place of a dry run")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Do not use a GPU: everything is estimated, nothing timed")]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder for run directories [runs]")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for run directories (default: runs)")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback where something fails")]
 BaselinesFile = Annotated[Path | None, typer.Option("--baselines", help="File of cached baseline times")]
-Gpu = Annotated[int | None, typer.Option("--gpu", help="Index of the GPU to measure on [0]")]
+Gpu = Annotated[int | None, typer.Option("--gpu", help="Index of the GPU to measure on (default: 0)")]
 Model = Annotated[str | None, typer.Option("--model", help="Name of a model at an OpenAI-compatible endpoint")]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the endpoint; the key is OPENAI_API_KEY")]
 Writer = Annotated[
     str | None,
-    typer.Option("--writer", metavar="offline|hybrid|llm|human", help="Who writes [hybrid with a model, else offline]"),
+    typer.Option(
+        "--writer", metavar="offline|hybrid|llm|human", help="Who writes (default: hybrid with a model, else offline)"
+    ),
 ]
 ModelFor = Annotated[
     list[str] | None,
@@ -56,14 +69,77 @@ Price = Annotated[
 Kernel = Annotated[
     list[Path] | None, typer.Option("--kernel", help="With --resume: a file for a run that waits for one, or `done`")
 ]
-Tokens = Annotated[int | None, typer.Option("--tokens", help="Most tokens to spend on models [no limit]")]
-Money = Annotated[float | None, typer.Option("--money", help="Most money to spend on models; needs prices [no limit]")]
+Tokens = Annotated[int | None, typer.Option("--tokens", help="Most tokens to spend on models (default: no limit)")]
+Money = Annotated[
+    float | None, typer.Option("--money", help="Most money to spend on models; needs prices (default: no limit)")
+]
 Record = Annotated[Path | None, typer.Option("--record", help="Record every answer of the harness in this file")]
 Replay = Annotated[Path | None, typer.Option("--replay", help="Answer from a recording; needs no GPU")]
-Pace = Annotated[float | None, typer.Option("--pace", help="Share of recorded seconds that a replay waits [0]")]
+Pace = Annotated[
+    float | None, typer.Option("--pace", help="Share of recorded seconds that a replay waits (default: 0)")
+]
 LockClocks = Annotated[
     bool, typer.Option("--lock-clocks", help="Fix the card's clocks meanwhile; needs an administrator and a free card")
 ]
+
+
+class RunOptions(TypedDict):
+    """What `optimize` and `batch` take alike, in the order of their help."""
+
+    languages: Languages
+    budget: Budget
+    seconds: Seconds
+    seed: Seed
+    strategy: Strategy
+    stage: Stage
+    writer: Writer
+    model: Model
+    base_url: BaseUrl
+    model_for: ModelFor
+    price: Price
+    tokens: Tokens
+    money: Money
+    arch: Arch
+    require_gpu: RequireGpu
+    dry_run: DryRun
+    out: Out
+    library: LibraryFile
+    baselines: BaselinesFile
+    gpu: Gpu
+    record: Record
+    replay: Replay
+    debug: Debug
+
+
+SWITCHES = ("require_gpu", "dry_run", "debug")
+
+
+def with_run_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Shows typer the run options in place of a command's `**given`, after its own parameters."""
+    own = [each for each in inspect.signature(command).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    shared = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=False if name in SWITCHES else None, annotation=hint
+        )
+        for name, hint in get_type_hints(RunOptions, include_extras=True).items()
+    ]
+    parameters = [*own, *shared]
+    command.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": int}
+    command.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    return command
+
+
+def run_settings(given: RunOptions) -> dict[str, Any]:
+    """Run options as settings."""
+    options = dict[str, Any](given)
+    del options["debug"]
+    recording = given["record"] or given["replay"]
+    return settings_of(
+        models=models_of(options.pop("model_for")),
+        prices=prices_of(options.pop("price")),
+        library=library_of(options.pop("library"), given["out"], recording),
+        **options,
+    )
 
 
 def clocks(locked: bool, gpu: int | None) -> AbstractContextManager[object]:

@@ -10,7 +10,7 @@ import pytest
 from scripted.collaborators import ScriptedHarness, kernel
 
 from warpsmith.graph import Interrupted, optimize, resume
-from warpsmith.graph.api import make_context
+from warpsmith.graph.settings import make_context
 from warpsmith.state.errors import InfraError, InvalidInput, InvalidProblem
 from warpsmith.state.evaluation import Evaluation, Status
 from warpsmith.state.trajectory import Result

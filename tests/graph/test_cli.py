@@ -17,6 +17,7 @@ from scripted.collaborators import SOURCE, kernel
 from scripted.recordings import record_run
 
 from warpsmith.graph.cli import main, one_line, with_resume_value
+from warpsmith.graph.commands.options import RunOptions
 from warpsmith.state.errors import InvalidInput, InvalidProblem
 
 WINNER = kernel("cuda", 64, stages=4)
@@ -75,6 +76,8 @@ def test_bad_input_is_one_line_on_stderr_and_exit_2(warpsmith, recorded, tmp_pat
     problem, recording = recorded
     (tmp_path / "unknown.py").write_text(SOURCE + "# other\n")
     (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "problem.py").write_text(SOURCE)
     (tmp_path / "torn.jsonl").write_text('{"kind": \n')
     for arguments, named in (
         (["optimize", "missing.py"], "missing.py: no such file"),
@@ -86,13 +89,34 @@ def test_bad_input_is_one_line_on_stderr_and_exit_2(warpsmith, recorded, tmp_pat
         (["optimize", problem, "--dry-run", "--require-gpu"], "exclude each other"),
         (["optimize", problem, "--replay", recording, "--resume"], "no run to resume"),
         (["batch", "nowhere", "--replay", recording], "nowhere: no such folder"),
+        (
+            ["batch", "folder", "--replay", recording, "--strategy", "best"],
+            "setting strategy: no 'best'; known: phased",
+        ),
+        (["batch", "folder", "--replay", recording, "--writer", "llm"], "--writer llm needs a model"),
+        (["optimize", problem, "--replay", recording, "--stage", "last"], "setting stage: must be 'one-shot'"),
+        (["optimize", problem, "--replay", recording, "--arch", "hopper"], "setting arch: write it as"),
+        (["optimize", problem, "--replay", recording, "--library", "folder"], "folder: is a folder"),
+        (["optimize", problem, "--replay", recording, "--library", problem], "is not a library"),
+        (["optimize", problem, "--replay", recording, "--base-url", "http://127.0.0.1:9"], "nothing without a model"),
+        (["optimize", problem, "--replay", recording, "--kernel", "k.py"], "--kernel answers a run that waits"),
+        (["optimize", problem, "--replay", recording, "--resume", "gone"], "gone: is not a run directory"),
+        (["optimize", "folder", "--replay", recording], "folder: is a folder"),
+        (["library", "list", "--library", "folder"], "folder: is a folder"),
+        (["library", "list"], "no such library"),
+        (["failures", "folder", "--kind", "slow"], "--kind slow: give one of"),
+        (["failures", "folder"], "folder: no run directory"),
+        (["doctor", "--base-url", "http://127.0.0.1:9"], "name a model"),
         (["evaluate", "missing.py", "--problem", problem, "--replay", recording], "missing.py: cannot be read"),
+        (["evaluate", problem, "--problem", "missing.py", "--replay", recording], "missing.py: no such file"),
+        (["evaluate", problem, "--problem", problem, "--replay", recording, "--tier", "best"], "--tier best: give"),
     ):
         done = warpsmith(*arguments)
         assert done.returncode == 2, (arguments, done.stderr)
         assert named in done.stderr
         assert done.stderr.startswith("warpsmith: ")
         assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert not [path for path in (tmp_path / "runs").rglob("*") if path.name == "best.py"]
 
 
 def test_debug_lets_the_error_through(tmp_path):
@@ -165,10 +189,28 @@ def test_evaluate_judges_one_file(warpsmith, recorded, tmp_path):
 
 
 def test_usage_errors_exit_2(warpsmith):
-    assert warpsmith("optimize").returncode == 2
-    assert warpsmith("optimize", "x.py", "--budget", "many").returncode == 2
-    assert warpsmith("improve").returncode == 2
+    for arguments, named in (
+        (["optimize"], "Missing argument"),
+        (["optimize", "x.py", "--budget", "many"], "'--budget'"),
+        (["optimize", "x.py", "--budgets", "3"], "No such option"),
+        (["improve"], "No such command"),
+        (["library", "burn"], "No such command"),
+    ):
+        done = warpsmith(*arguments)
+        assert done.returncode == 2
+        assert named in done.stderr
+        assert "--help` shows what it takes" in done.stderr
+        assert len(done.stderr.splitlines()) == 1, done.stderr
     assert warpsmith("--help").returncode == 0
+    assert warpsmith().returncode == 2
+
+
+@pytest.mark.parametrize("command", ["optimize", "batch"])
+def test_help_tells_every_run_option_with_its_default(warpsmith, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "300")
+    told = warpsmith(command, "--help").stdout
+    assert {f"--{name.replace('_', '-')}" for name in RunOptions.__annotations__} <= set(told.split())
+    assert "(default: both)" in told
 
 
 def test_a_bare_resume_means_the_latest_run(tmp_path):
@@ -177,6 +219,7 @@ def test_a_bare_resume_means_the_latest_run(tmp_path):
     assert with_resume_value(["optimize", "--resume", "p.py"]) == ["optimize", "--resume", "latest", "p.py"]
     assert with_resume_value(["optimize", "p.py", "--resume", run]) == ["optimize", "p.py", "--resume", run]
     assert with_resume_value(["optimize", "p.py", "--resume", "latest"]) == ["optimize", "p.py", "--resume", "latest"]
+    assert with_resume_value(["optimize", "p.py", "--resume", "gone"]) == ["optimize", "p.py", "--resume", "gone"]
 
 
 def test_errors_become_one_line():

@@ -3,9 +3,9 @@
 import pytest
 
 from warpsmith.graph import optimize
-from warpsmith.graph.api import make_context
 from warpsmith.graph.commands import options
-from warpsmith.graph.models import check_settings, model_settings
+from warpsmith.graph.models import check_models, model_settings
+from warpsmith.graph.settings import make_context
 from warpsmith.state.errors import InvalidInput
 
 
@@ -56,7 +56,7 @@ def test_settings_reach_the_endpoint():
 )
 def test_wrong_settings_are_named_before_anything_starts(settings, fault):
     with pytest.raises(InvalidInput, match=fault):
-        check_settings(make_context(settings), None)
+        check_models(make_context(settings), None)
 
 
 def test_a_missing_key_leaves_no_run_directory(tmp_path, monkeypatch):
