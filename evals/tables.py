@@ -71,7 +71,13 @@ def suite_lines(report: SuiteReport) -> list[str]:
 
 def measured_on(content: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(content.get("versions", {}).items()))
-    return f"{content.get('gpu', 'unknown GPU')}; {versions}; commit {content.get('commit', 'unknown')}."
+    return f"{content.get('gpu', 'unknown GPU')}; {versions}; {_commits(content)}."
+
+
+def _commits(content: dict[str, Any]) -> str:
+    """Every commit that some row was measured at: a file may hold rows of several runs."""
+    found = content.get("commits") or [content.get("commit", "unknown")]
+    return f"commit{'s' if len(found) > 1 else ''} {', '.join(str(each)[:12] for each in found)}"
 
 
 def suite_table(path: Path) -> str:
