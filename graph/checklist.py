@@ -27,12 +27,12 @@ def checklist(
     """Lines for a winner: `final` is its last verdict, `earlier` are those before it."""
     return (
         _every_workload(problem, final),
-        _every_size(final),
+        _every_size(problem, final),
         _verdict(final, dry_run),
         _repeated(final, earlier),
         _numbers(source, problem),
         _special_cases(source),
-        _hidden(final),
+        _hidden(problem, final, dry_run),
     )
 
 
@@ -50,10 +50,11 @@ def _every_workload(problem: Problem, final: Evaluation) -> CheckLine:
     )
 
 
-def _every_size(final: Evaluation) -> CheckLine:
+def _every_size(problem: Problem, final: Evaluation) -> CheckLine:
     name = "not fast at one size only"
     if len(final.timings) < 2:
-        return CheckLine(name=name, passed=None, evidence="one workload is timed")
+        about = "one workload is timed" if len(problem.timed_workloads) == 1 else "nothing was timed"
+        return CheckLine(name=name, passed=None, evidence=about)
     each = ", ".join(f"{timing.workload} {timing.speedup:.3g}x {timing.verdict}" for timing in final.timings)
     return CheckLine(name=name, passed=not fast_at_one_size_only(final.timings), evidence=each)
 
@@ -71,7 +72,8 @@ def _verdict(final: Evaluation, dry_run: bool) -> CheckLine:
 def _repeated(final: Evaluation, earlier: Sequence[Evaluation]) -> CheckLine:
     ranks = [evaluation.rank for evaluation in earlier if evaluation.rank > 0 and evaluation.timings]
     if not ranks or not final.timings:
-        return CheckLine(name="measured more than once", passed=None, evidence="one measurement")
+        about = "one measurement" if final.timings else "nothing was timed"
+        return CheckLine(name="measured more than once", passed=None, evidence=about)
     shown = ", ".join(f"{rank:.3g}x" for rank in (*ranks, final.rank))
     return CheckLine(
         name="measured more than once",
@@ -94,10 +96,15 @@ def _special_cases(source: str) -> CheckLine:
     return CheckLine(name="no special-casing of inputs", passed=not found, evidence=text)
 
 
-def _hidden(final: Evaluation) -> CheckLine:
+def _hidden(problem: Problem, final: Evaluation, dry_run: bool) -> CheckLine:
     hidden = [check for check in final.checks if check.hidden]
     if not hidden:
-        about = "sizes are fixed by the constructor" if "shape_specialised" in final.labels else "no size is free"
+        if dry_run:
+            about = "a dry run checks the smallest workload only"
+        elif "shape_specialised" in final.labels:
+            about = "sizes are fixed by the constructor"
+        else:
+            about = "none was checked" if problem.ranges else "no size is free"
         return CheckLine(name="right at sizes it has not seen", passed=None, evidence=about)
     passed = sum(check.passed for check in hidden)
     return CheckLine(

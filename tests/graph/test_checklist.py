@@ -92,6 +92,16 @@ def test_a_result_that_came_out_slower_in_the_end_says_so():
     assert lines["measured more than once"].evidence == "2x, 1.6x, the last one counts"
 
 
+def test_a_dry_run_claims_no_measurement_and_blames_no_size():
+    ranged = PROBLEM.model_copy(update={"source": SOURCE, "ranges": {"rows": (1, 64)}})
+    untimed = ScriptedHarness().evaluate(ranged, kernel("triton", 64), "full").model_copy(update={"timings": ()})
+    lines = {line.name: line.evidence for line in checklist(ranged, "", untimed, [], dry_run=True)}
+    assert lines["measured more than once"] == "nothing was timed"
+    assert lines["right at sizes it has not seen"] == "a dry run checks the smallest workload only"
+    measured = {line.name: line.evidence for line in checklist(ranged, "", untimed, [], dry_run=False)}
+    assert measured["right at sizes it has not seen"] != "no size is free"
+
+
 class OneSize(ScriptedHarness):
     """Tile 64 is fast on the default workload and slow on the odd one; its neighbours are even."""
 

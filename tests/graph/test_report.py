@@ -100,6 +100,25 @@ def test_a_run_without_a_kernel_says_so_on_its_page(problem_file, tmp_path, give
     assert "No kernel." in page.text
 
 
+def test_a_page_says_where_the_winner_was_compared_and_whether_at_all(result):
+    assert "checks passed, on default" in parse(render_html(result, "")).text
+    unchecked = result.model_copy(update={"checks": ()})
+    assert "nothing was compared, the winner was only compiled" in parse(render_html(unchecked, "")).text
+
+
+def test_a_page_of_an_interrupted_run_claims_no_final_check(result):
+    assert "final check's" in parse(render_html(result, "")).text
+    cut_short = parse(render_html(result.model_copy(update={"complete": False}), "")).text
+    assert "These are the quick check's." in cut_short
+    assert "final check's" not in cut_short
+
+
+def test_a_page_names_the_plan_and_the_suspected_limit(result):
+    page = parse(render_html(result.model_copy(update={"plan": "two kernels", "bottleneck": "memory (0.9)"}), ""))
+    assert "Plan: two kernels" in page.text
+    assert "Suspected limit: memory (0.9)" in page.text
+
+
 def entry(rank: float, status: Status = Status.PASSED) -> TrajectoryEntry:
     return TrajectoryEntry(id="k", language="cuda", phase="explore", round=1, status=status, rank=rank)
 
