@@ -7,7 +7,7 @@ hash seeds. At `record` also initcheck, synccheck, and the profiler's kernel dur
 import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from ..state.candidate import Candidate
@@ -130,8 +130,13 @@ class Witnesses:
         return profiler, kernels, ""
 
     def _counters(self, job: Job | None, own: set[str]) -> None:
-        """Keeps the counters for whoever asks for the candidate's profile afterwards."""
-        if job is not None:
+        """Keeps the counters for whoever asks for the candidate's profile afterwards.
+
+        Without them everything else that was seen still counts: no candidate gets rid of a hazard by losing these.
+        """
+        if job is None:
+            return
+        with suppress(CannotRun, InfraError):
             found = self._profiler.profile(job, own, _COUNTERS)
             if found.kernels:
                 self._profiles[job.problem.id, job.candidate.id] = found
@@ -224,7 +229,7 @@ def _outputs(run: "Future[Any]") -> str:
     """Path of what a program left; empty where it could not be run."""
     try:
         return str(run.result().outputs_path)
-    except CannotRun:
+    except (CannotRun, InfraError):
         return ""
 
 

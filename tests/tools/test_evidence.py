@@ -3,9 +3,11 @@
 import pytest
 from scripted.verdicts import passed
 
+from warpsmith.state.errors import InfraError
 from warpsmith.state.evaluation import Status
 from warpsmith.state.evidence import Evidence, Hazard, KernelUse, ProfilerTiming, Reproduction, SanitizerResult
-from warpsmith.tools.evidence import settled, traced, wanted
+from warpsmith.tools.evidence import Witnesses, settled, traced, wanted
+from warpsmith.tools.outside import CannotRun
 
 OWN = KernelUse(name="mine", kind="own", launches=1, ms=0.3, share=0.75)
 LIBRARY = KernelUse(name="void at::native::fill(int)", kind="pytorch", launches=2, ms=0.1, share=0.25)
@@ -87,3 +89,15 @@ def test_only_kernels_that_passed_are_looked_at_and_only_at_the_tiers_asked_for(
     assert not wanted(passed(), ("full",))
     failed = settled(passed(ms=0.05), Evidence(profiler=profiler(0.05, agrees=False)))
     assert not wanted(failed, ("full", "record"))
+
+
+@pytest.mark.parametrize("lost", [CannotRun("the program was lost"), InfraError("no box")])
+def test_losing_the_counters_costs_no_other_evidence(lost) -> None:
+    class Lost:
+        def profile(self, *_):
+            raise lost
+
+    witnesses = object.__new__(Witnesses)
+    witnesses._profiler, witnesses._profiles = Lost(), {}
+    witnesses._counters(object(), set())
+    assert witnesses._profiles == {}

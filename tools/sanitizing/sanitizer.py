@@ -1,5 +1,6 @@
 """Has a candidate run under compute-sanitizer's tools, and reads what they say."""
 
+from ...state.errors import InfraError
 from ...state.evidence import SanitizerResult, SanitizerTool
 from ..outside import LOG, CannotRun, Job, Order, Outside, last_line
 from . import compute_sanitizer
@@ -20,7 +21,7 @@ def check(outside: Outside, job: Job, tool: SanitizerTool, own: set[str]) -> San
     )
     try:
         ran = outside.run(job, order)
-    except CannotRun as error:
+    except (CannotRun, InfraError) as error:  # what other tools saw still counts
         return compute_sanitizer.not_run(tool, str(error))
     found = compute_sanitizer.verdict(tool, ran.log, own, job.workload)
     if found.outcome == "hazard":

@@ -23,6 +23,8 @@ _LEAST_MS = 1e-4
 _SLOWED = 1.25
 """How much slower than alone a baseline may run beside a candidate."""
 _SLOWED_MS = 0.003
+_COUNTED = 1.1
+"""How much slower than alone a baseline counts at most."""
 _BURSTS = 3
 _BURST_DRAWS = 10_000_000
 """Draws of bursts are numbered far from all others."""
@@ -72,6 +74,8 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
         notes.insert(
             0, f"spread {spread:.1%} after {attempt + 1} measurements; {conditions.cause(before, judge.device)}"
         )
+    if gpu and not trial.identity:
+        baseline_ms = _as_alone(judge.alone_ms.get((name, workload.name)), baseline_ms)
     candidate, baseline = statistics.sample(candidate_ms), statistics.sample(baseline_ms)
     bounds = judge.bounds.get(workload.name, {})
     return Timing(
@@ -102,6 +106,14 @@ def _slowed(alone_ms: float | None, beside_ms: float) -> str:
     if alone_ms is None or beside_ms <= _SLOWED * alone_ms + _SLOWED_MS:
         return ""
     return f"took {beside_ms:.4f} ms beside this candidate and {alone_ms:.4f} ms alone: something slows the GPU"
+
+
+def _as_alone(alone_ms: float | None, beside_ms: list[float]) -> list[float]:
+    """Times of a baseline beside a candidate, scaled to what counts: slowing the GPU for it gains next to nothing."""
+    if alone_ms is None:
+        return beside_ms
+    share = min(1.0, (_COUNTED * alone_ms + _SLOWED_MS) / median(beside_ms))
+    return [share * t for t in beside_ms]
 
 
 def _hold_wall_clock(judge: "Judge", trial: Trial, duel: pairs.Duel, plan: pairs.Plan, claimed_ms: float) -> None:
