@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from programs.cover import cover_over
 from programs.matmul_cases import Case, answer, cases, large_cases, relative_error, tensors
 
 from warpsmith.state.device import DeviceSheet
@@ -207,20 +208,21 @@ def is_legal(template: Template, given: Case, setting: Setting) -> bool:
 
 
 def compile_cover(names: list[str]) -> dict[str, Any]:
-    """Shared bytes of every kernel of a pairwise cover of legal settings, for four large cases."""
-    from warpsmith.sub_agents.templates.pairwise import pairwise
-
+    """Shared bytes of every kernel of a pairwise cover of legal settings over four large cases."""
     found: dict[str, Any] = {}
     for name in names:
         template = template_named(name)
-        for label in ("fp32_linear", "bf16_nn", "bf16_vector", "many_48"):
-            given = large_cases()[label]
-            if not template.fits(given.program, given.hints):
-                continue
-            slots = template.slots(given.program, given.hints, H200)
-            for setting in pairwise(slots, partial(is_legal, template, given)):
-                for i, kernel in enumerate(compiled(template, given, setting)):
-                    found[f"{label} {i} {json.dumps(setting)}"] = {"shared_bytes": kernel.metadata.shared}
+        fitting = {label: large_cases()[label] for label in ("fp32_linear", "bf16_nn", "bf16_vector", "many_48")}
+        cover = cover_over(
+            {
+                label: (template.slots(given.program, given.hints, H200), partial(is_legal, template, given))
+                for label, given in fitting.items()
+                if template.fits(given.program, given.hints)
+            }
+        )
+        for label, setting in cover:
+            for i, kernel in enumerate(compiled(template, fitting[label], setting)):
+                found[f"{label} {i} {json.dumps(setting)}"] = {"shared_bytes": kernel.metadata.shared}
     return found
 
 

@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from random import Random
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from programs import examples
+from programs.cover import cover_over
 from programs.interpreter import run_plan
 from programs.triton_loop_cases import Case, cases
 
@@ -27,7 +29,6 @@ from warpsmith.state.sizes import value
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
 from warpsmith.sub_agents.slot_moves import spread
 from warpsmith.sub_agents.slots import Setting
-from warpsmith.sub_agents.templates.pairwise import pairwise
 from warpsmith.sub_agents.templates.registry import templates
 
 H200 = DeviceSheet(
@@ -152,16 +153,29 @@ def compile_only(template: Template, cover: str) -> dict[str, Any]:
     fake_cuda.install(trace)
     facts: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, plan in LARGE.items():
-            program = program_of(plan)
-            if not template.fits(program, plan.hints) or (cover == "pairwise" and name not in COVERED):
-                continue
-            slots = template.slots(program, plan.hints, H200)
-            chosen = pairwise(slots, lambda s, p=program, h=plan.hints: template.legal(p, s, h, H200))  # type: ignore[misc]
-            listed = list(chosen) if cover == "pairwise" else settings(template, plan, 0)
-            for setting in listed:
-                facts[f"{name} {setting}"] = _compiled(rendered(template, plan, setting), plan, trace, Path(folder))
+        for name, setting in _covered(template) if cover == "pairwise" else _defaults(template):
+            plan = LARGE[name]
+            facts[f"{name} {setting}"] = _compiled(rendered(template, plan, setting), plan, trace, Path(folder))
     return facts
+
+
+def _defaults(template: Template) -> Iterator[tuple[str, Setting]]:
+    for name, plan in LARGE.items():
+        if template.fits(program_of(plan), plan.hints):
+            yield from ((name, setting) for setting in settings(template, plan, 0))
+
+
+def _covered(template: Template) -> Iterator[tuple[str, Setting]]:
+    fitting = {name: LARGE[name] for name in COVERED if template.fits(program_of(LARGE[name]), LARGE[name].hints)}
+    return cover_over(
+        {
+            name: (
+                template.slots(program_of(plan), plan.hints, H200),
+                lambda s, plan=plan: template.legal(program_of(plan), s, plan.hints, H200),  # type: ignore[misc]
+            )
+            for name, plan in fitting.items()
+        }
+    )
 
 
 def _compiled(source: KernelSource, plan: ForwardPlan, trace: Any, folder: Path) -> Any:

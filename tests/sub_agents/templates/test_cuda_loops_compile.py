@@ -3,12 +3,12 @@
 import pytest
 from cuda_emulation.compiling import cubin, modules, resources
 from cuda_emulation.loop_cases import CASES, H200, default, moments_body, plan_of, program_of, render, softmax_body
+from programs.cover import cover_over
 from programs.examples import layer_norm, relu_add, softmax
 
 from warpsmith.state.program import ForwardPlan
 from warpsmith.sub_agents.kernel_source import Template
 from warpsmith.sub_agents.slots import Setting
-from warpsmith.sub_agents.templates.pairwise import pairwise
 from warpsmith.sub_agents.templates.registry import templates
 
 TEMPLATES = {
@@ -102,11 +102,19 @@ def test_every_legal_pair_of_choices_compiles(template: str) -> None:
     chosen = TEMPLATES[template]
     names = [n for t, n in fitting({**REAL, **CASES}) if t == template]
     # Two programs a template: its first real one and the last case, which are of different shapes.
-    for name in dict.fromkeys((names[0], names[-1])):
-        plan = {**REAL, **CASES}[name]
-        slots = chosen.slots(program_of(plan), plan.hints, H200)
-        settings = list(pairwise(slots, lambda s, p=plan: chosen.legal(program_of(p), s, p.hints, H200)))  # type: ignore[misc]
-        assert settings
-        for setting in settings:
-            for code, options in modules(render(chosen, plan, setting), plan.hints):
-                assert cubin(code, options), f"{name} {setting}"
+    plans = {name: {**REAL, **CASES}[name] for name in dict.fromkeys((names[0], names[-1]))}
+    listed = list(
+        cover_over(
+            {
+                name: (
+                    chosen.slots(program_of(plan), plan.hints, H200),
+                    lambda s, plan=plan: chosen.legal(program_of(plan), s, plan.hints, H200),  # type: ignore[misc]
+                )
+                for name, plan in plans.items()
+            }
+        )
+    )
+    assert listed
+    for name, setting in listed:
+        for code, options in modules(render(chosen, plans[name], setting), plans[name].hints):
+            assert cubin(code, options), f"{name} {setting}"
