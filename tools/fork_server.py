@@ -9,6 +9,8 @@ from typing import Any
 from ..state.errors import InfraError
 from . import wire
 
+_ANSWER_S = 30.0
+
 
 @dataclass(frozen=True)
 class Spawn:
@@ -26,6 +28,7 @@ class ForkServer:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._lock = threading.Lock()
+        self._asked = 0
 
     def spawn(self, request: Spawn) -> tuple[int, socket.socket]:
         """Starts a worker; its process id and this side of its channel."""
@@ -56,11 +59,18 @@ class ForkServer:
 
     def _ask(self, body: dict[str, Any], fds: list[int] | None = None) -> dict[str, Any]:
         with self._lock:
+            self._asked += 1
             try:
-                wire.send(self._sock, body, fds)
-                return wire.receive(self._sock, timeout_s=30.0).body
+                wire.send(self._sock, {**body, "id": self._asked}, fds)
+                reply = wire.receive(self._sock, timeout_s=_ANSWER_S).body
+                while reply.get("id") != self._asked:  # came too late for whoever asked
+                    reply = wire.receive(self._sock, timeout_s=_ANSWER_S).body
             except wire.WireError as error:
                 raise InfraError(f"the fork server does not answer: {error}") from error
+        del reply["id"]
+        if "fault" in reply:
+            raise InfraError(f"the fork server {reply['fault']}")
+        return reply
 
 
 def close_all(descriptors: list[int]) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from warpsmith.state.errors import InfraError
-from warpsmith.tools import wire
+from warpsmith.tools import fork_server, wire
 from warpsmith.tools.fork_server import ForkServer, Spawn
 from warpsmith.tools.server_process import ServerProcess, server_environment
+from warpsmith.tools.worker.server import Server
 
 
 def describe(server: ForkServer, source: str) -> tuple[int, dict]:
@@ -111,6 +112,44 @@ def test_workers_share_no_state(server):
     for _ in range(2):
         _, reply = describe(server, planted + "raise ValueError(f'planted {planted}')")
         assert "planted 0" in reply["text"]
+
+
+def test_an_answer_that_comes_too_late_is_nobodys_else(monkeypatch):
+    """A kill that takes long must not be taken for the answer to the spawn that comes next."""
+    monkeypatch.setattr(fork_server, "_ANSWER_S", 0.2)
+    ours, theirs = wire.pair()
+    client = ForkServer(ours)
+    with pytest.raises(InfraError, match="does not answer"):
+        client.kill(5)
+    late = wire.receive(theirs).body
+
+    def answer() -> None:
+        wire.send(theirs, {"reason": "exit", "id": late["id"]})
+        wire.send(theirs, {"running": True, "id": wire.receive(theirs).body["id"]})
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert client.status(7) == {"running": True}
+    thread.join()
+    ours.close()
+    theirs.close()
+
+
+def test_a_process_that_cannot_be_had_is_an_error_of_ours_and_the_server_stays():
+    ours, theirs = wire.pair()
+    made = Server(theirs)
+    made._spawn = no_process  # type: ignore[method-assign]
+    thread = threading.Thread(target=lambda: made._answer(theirs))
+    thread.start()
+    with pytest.raises(InfraError, match="the fork server cannot start a process: .*no more"):
+        ForkServer(ours).spawn(Spawn("problem"))
+    thread.join()
+    ours.close()
+    theirs.close()
+
+
+def no_process(_body: object, _fds: object) -> dict[str, object]:
+    raise BlockingIOError(11, "no more processes")
 
 
 def test_a_server_that_is_gone_is_an_error_of_ours():

@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from . import linux, roles, warden
 from .sandbox import Box, close_inherited
 
 _KILL_GRACE_S = 5.0
+_KILL_S = 20.0
 
 
 class Server:
@@ -45,32 +47,42 @@ class Server:
     def _answer(self, connection: socket.socket) -> None:
         try:
             message = wire.receive(connection, timeout_s=10.0)
-            body = message.body
-            if body["op"] == "spawn":
-                reply = self._spawn(body, message.fds)
-            elif body["op"] == "kill":
-                reply = self._kill(int(body["pid"]))
-            else:
-                self.reap()
-                reply = self.ended.get(int(body["pid"]), {"running": True})
-            wire.send(connection, reply)
+            wire.send(connection, {**self._reply(message), "id": message.body.get("id")})
         except wire.WireError:
             if connection is self.connections[0]:
                 raise SystemExit(0) from None
             self.connections.remove(connection)
             connection.close()
 
+    def _reply(self, message: wire.Message) -> dict[str, Any]:
+        body = message.body
+        if body["op"] == "spawn":
+            try:
+                return self._spawn(body, message.fds)
+            except OSError as error:  # no more processes or descriptors to be had: that passes, this server must not
+                return {"fault": f"cannot start a process: {error}"}
+        if body["op"] == "kill":
+            return self._kill(int(body["pid"]))
+        self.reap()
+        return self.ended.get(int(body["pid"]), {"running": True})
+
     def _spawn(self, body: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         _assert_no_gpu_open()
-        report_read, report_write = os.pipe()
-        own_end, other_end = wire.pair()
-        pid = os.fork()
-        if pid == 0:
-            _become_worker(body, fds[0], report_write, other_end)
-        os.close(report_write)
-        other_end.close()
-        for descriptor in fds:
-            os.close(descriptor)
+        with ExitStack() as ours:
+            for descriptor in fds:
+                ours.callback(os.close, descriptor)
+            own_end, other_end = wire.pair()
+            ours.callback(other_end.close)
+            report_read, report_write = os.pipe()
+            ours.callback(os.close, report_write)
+            try:
+                pid = os.fork()
+            except OSError:
+                os.close(report_read)
+                raise
+            if pid == 0:
+                _become_worker(body, fds[0], report_write, other_end)
+        self.ended.pop(pid, None)  # of an earlier process that bore this number
         if body["role"] == "judge":
             self.connections.append(own_end)
         else:
@@ -79,10 +91,14 @@ class Server:
         return {"pid": pid}
 
     def _kill(self, pid: int) -> dict[str, Any]:
-        """Ends a worker and everything that it started; answers how it ended."""
-        deadline = time.monotonic() + _KILL_GRACE_S
+        """Ends a worker and everything that it started; answers how it ended.
+
+        One that a driver holds on to is left behind, and reaped when it goes: everybody else waits for this server.
+        """
+        started = time.monotonic()
+        deadline = started + _KILL_GRACE_S
         first = True
-        while pid in self.reports:
+        while pid in self.reports and time.monotonic() < started + _KILL_S:
             overdue = time.monotonic() > deadline
             if first or overdue:
                 os.kill(pid, signal.SIGKILL if overdue else signal.SIGTERM)
