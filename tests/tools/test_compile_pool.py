@@ -219,6 +219,13 @@ def test_compiling_that_does_not_end_is_ended(pool, monkeypatch):
     assert "did not end within 1 s" in report.error
 
 
+def test_a_worker_that_does_not_start_in_time_is_no_compile_error(pool, monkeypatch):
+    monkeypatch.setattr(compile_pool, "_START_S", 1e-6)
+    report = pool.compile(problem(), candidate("busy = 1")).report
+    assert report.ok
+    assert "did not start in time" in report.warnings
+
+
 def test_source_that_is_no_python_costs_no_process(pool):
     for source in ("def (", "x = \0", "(" * 5000 + ")" * 5000, "x = " + "-" * 200_000 + "1"):
         report = pool.compile(problem(), Candidate(id="x", language="torch", source=source)).report
