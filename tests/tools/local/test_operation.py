@@ -1,0 +1,136 @@
+"""How a harness works: once a candidate, several threads, bounded, and gone when it ends."""
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from candidates.softmax import CLASS, FORWARD, HEAD, RIGHT, SCALED_SOFTMAX, TRITON, verdict
+
+from warpsmith.state.candidate import make_candidate
+from warpsmith.state.errors import InfraError, InvalidInput, InvalidProblem
+from warpsmith.state.evaluation import Status
+from warpsmith.state.problem import Problem
+from warpsmith.tools import compile_pool
+from warpsmith.tools.local import HarnessSettings, LocalHarness
+
+
+def test_an_identical_candidate_is_evaluated_once(harness: LocalHarness, softmax: Problem) -> None:
+    first = verdict(harness, softmax, CLASS.format(forward=RIGHT + "  # a comment"))
+    started = time.monotonic()
+    assert verdict(harness, softmax, CLASS.format(forward=RIGHT + "   # another")) == first
+    assert time.monotonic() - started < 0.1
+
+
+def test_one_candidate_from_two_threads_at_once_gets_one_verdict(harness: LocalHarness, softmax: Problem) -> None:
+    candidate = make_candidate(HEAD + TRITON + "\nthreads = 2\n")
+    found: list[Any] = []
+
+    def judge() -> None:
+        try:
+            found.append(harness.evaluate(softmax, candidate).status)
+        except Exception as error:  # noqa: BLE001 - the test shows it
+            found.append(error)
+
+    threads = [threading.Thread(target=judge) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [Status.UNVERIFIED] * 3
+
+
+def test_a_dry_run_has_a_target_and_times_nothing(harness: LocalHarness, softmax: Problem) -> None:
+    assert harness.device().simulated
+    assert harness.device().arch == "sm_90"
+    baselines = harness.baseline(softmax)
+    assert {entry.name for entry in baselines.entries} >= {"eager", "compile"}
+    assert all(entry.ms is None and "dry run" in entry.error for entry in baselines.entries)
+    assert "no GPU" in harness.profile(softmax, make_candidate("x = 1")).reason
+
+
+def test_a_reference_is_lowered_with_its_free_dimensions(harness: LocalHarness, softmax: Problem) -> None:
+    graph = harness.lower(softmax)
+    assert not graph.unsupported
+    assert [symbol.hint for symbol in graph.symbols] == [16]
+    assert harness.lower(softmax) is graph
+
+
+def test_compiling_that_does_not_end_is_bounded(
+    harness: LocalHarness, softmax: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_pool, "_COMPILE_S", 1.5)
+    started = time.monotonic()
+    report = harness.compile(softmax, make_candidate(HEAD + "while True: pass\n"))
+    assert time.monotonic() - started < 20
+    assert not report.ok or "not compiled ahead" in report.warnings
+    assert "did not end" in report.error + report.warnings
+
+
+@pytest.mark.slow
+def test_a_judge_that_died_meanwhile_is_replaced(harness: LocalHarness, softmax: Problem) -> None:
+    assert verdict(harness, softmax, CLASS.format(forward="before = 1; " + RIGHT)).correct
+    judge = harness._judges[softmax.id]
+    os.kill(judge._pid, signal.SIGKILL)
+    harness._server.kill(judge._pid)  # waits until it is gone
+    assert verdict(harness, softmax, CLASS.format(forward="after = 1; " + RIGHT)).correct
+    assert harness._judges[softmax.id] is not judge
+
+
+def test_a_judge_that_does_not_open_its_problem_is_ended(
+    harness: LocalHarness, opened: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = opened(FORWARD.format(forward="return x", inputs="torch.randn(5)"))
+    gone = problem.model_copy(update={"source": "no python (", "path": problem.path})
+    started: list[int] = []
+    spawn = harness._server.spawn
+
+    def noted(request: Any) -> Any:
+        reply = spawn(request)
+        started.append(reply[0])
+        return reply
+
+    monkeypatch.setattr(harness._server, "spawn", noted)
+    with pytest.raises((InvalidProblem, InfraError)):
+        harness._judge(gone)
+    assert started
+    assert "running" not in harness._server.status(started[-1])
+
+
+@pytest.mark.slow
+def test_a_harness_that_cannot_start_leaves_no_folder_and_no_process(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    tempfile.tempdir = None
+    before = children()
+    with pytest.raises(InvalidInput, match="--arch sm_12"):
+        LocalHarness(HarnessSettings(dry_run=True, arch="sm_12", start_timeout_s=240.0))
+    tempfile.tempdir = None
+    assert children() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def children() -> set[str]:
+    tasks = Path("/proc/self/task").iterdir()
+    return {child for task in tasks for child in (task / "children").read_text().split()}
+
+
+@pytest.mark.slow
+def test_without_namespaces_candidates_are_judged_all_the_same_and_the_gaps_are_told(tmp_path: Path) -> None:
+    settings = HarnessSettings(dry_run=True, namespaces=False, start_timeout_s=240.0)
+    harness = LocalHarness(settings)
+    try:
+        path = tmp_path / "softmax.py"
+        path.write_text(HEAD + SCALED_SOFTMAX)
+        problem = harness.load(path)
+        right = verdict(harness, problem, TRITON)
+        assert right.correct, right.message
+        assert any("namespaces: switched off" in note for note in right.notes)
+        assert verdict(harness, problem, CLASS.format(forward="import os; os.abort()")).status is Status.RUNTIME_ERROR
+        assert verdict(harness, problem, CLASS.format(forward=RIGHT)).correct
+    finally:
+        harness.close()

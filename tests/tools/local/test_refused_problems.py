@@ -1,0 +1,69 @@
+"""Problem files that cannot be judged are refused in one line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from candidates.softmax import FORWARD
+
+from warpsmith.state.errors import InvalidProblem
+from warpsmith.state.problem import Problem
+from warpsmith.tools.local import LocalHarness
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "says"),
+    [
+        ("return nn.functional.dropout(x, 0.5)", "torch.randn(64)", "random"),
+        ("return x + torch.randn(64)", "torch.randn(64)", "random"),
+        ("return torch.zeros_like(x)", "torch.randn(64)", "constant"),
+        ("return x * 0 + 1", "torch.rand(64)", "constant"),
+        ("return x * float('nan')", "torch.randn(64)", "NaN"),
+        ("return 3", "torch.randn(64)", "no tensor"),
+        ("return object()", "torch.randn(64)", "forward returns object"),
+        ("raise ValueError", "torch.randn(64)", "forward raises ValueError"),
+        ("raise ValueError('a\\nb')", "torch.randn(64)", "forward raises ValueError: a"),
+        ("return x @ x", "torch.randn(64, 3)", "forward raises RuntimeError"),
+        ("return torch.fft.fft(x)", "torch.randn(64)", "complex64"),
+    ],
+)
+def test_a_problem_that_cannot_be_judged_is_refused_in_one_line(
+    harness: LocalHarness, opened: Callable[[str], Problem], forward: str, inputs: str, says: str
+) -> None:
+    problem = opened(FORWARD.format(forward=forward, inputs=inputs))
+    with pytest.raises(InvalidProblem) as caught:
+        harness.vet(problem)
+    text = str(caught.value)
+    assert text.startswith(f"{problem.path}: ")
+    assert says in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("def get_inputs(): return [torch.randn(3)]", "no class Model"),
+        (FORWARD.format(forward="return x", inputs="1 / 0"), "ZeroDivisionError"),
+        (FORWARD.format(forward="return x", inputs=""), "returns nothing"),
+        ("import os; os._exit(0)", "its process died"),
+        ("import os; os.abort()", "its process died"),
+    ],
+)
+def test_a_file_that_does_not_load_is_refused_in_one_line(
+    opened: Callable[[str], Problem], body: str, says: str
+) -> None:
+    with pytest.raises(InvalidProblem) as caught:
+        opened(body)
+    assert says in str(caught.value)
+    assert "reference.py" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_unreadable_or_binary_file_is_refused_in_one_line(harness: LocalHarness, tmp_path: Path) -> None:
+    with pytest.raises(InvalidProblem, match="no such file"):
+        harness.load(tmp_path / "missing.py")
+    with pytest.raises(InvalidProblem, match="cannot be read"):
+        harness.load(tmp_path)
+    (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidProblem, match="cannot be read"):
+        harness.load(tmp_path / "binary.py")
