@@ -67,3 +67,21 @@ def test_a_missing_unreadable_or_binary_file_is_refused_in_one_line(harness: Loc
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidProblem, match="cannot be read"):
         harness.load(tmp_path / "binary.py")
+
+
+def test_ranges_that_the_reference_does_not_answer_in_are_refused_in_one_line(
+    harness: LocalHarness, opened: Callable[[str], Problem]
+) -> None:
+    problem = opened("""
+        class Model(nn.Module):
+            def forward(self, x):
+                if x.shape[0] != 24: raise ValueError("24 rows only")
+                return x * 2
+        def get_inputs(rows=24):
+            return [torch.randn(rows, 4)]
+        ranges = {"rows": (1, 64)}
+    """)
+    with pytest.raises(
+        InvalidProblem, match=r"forward raises at rows=\d+, which ranges allow: ValueError: 24 rows only"
+    ):
+        harness.vet(problem)
