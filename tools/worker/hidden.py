@@ -13,6 +13,8 @@ _AWKWARD = (1, 2, 7, 17, 31, 33, 63, 65, 127, 129, 251, 257, 509, 1021, 1023, 10
 PREFIX = "hidden-"
 _COUNT = 3
 _MOST_BYTES = 1 << 28
+_STEP = 16
+_ENOUGH = 4096
 
 
 def workloads(problem: Problem, module: "ProblemModule", rng_seed: int) -> list[Workload]:
@@ -52,10 +54,19 @@ def neighbour(problem: Problem, module: "ProblemModule", rng_seed: int) -> Workl
         if not isinstance(size, int) or size < 2:
             continue
         top = 1 << (size - 1).bit_length()
-        near = range(max(low, top // 2 + 1, 2), min(high, top) + 1)
-        options = [n for n in near if n != size and n % 16 == size % 16]
-        options = options or [n for n in near if n != size and (n % 16 == 0) == (size % 16 == 0)]
+        large = problem.smallest.input_bytes > _MOST_BYTES
+        least, most = max(low, top // 2 + 1, 2), min(high, size if large else top)
+        # Ranges, not lists: a size of a hundred million has as many neighbours.
+        alike = range(least + (size - least) % _STEP, most + 1, _STEP)
+        options = [n for n in _some(alike, rng) if n != size] or [
+            n for n in _some(range(least, most + 1), rng) if n != size and (n % _STEP == 0) == (size % _STEP == 0)
+        ]
         arguments[name] = rng.choice(options) if options else size
     if any(arguments == w.arguments for w in problem.workloads):
         return None
     return module.workload(f"{PREFIX}neighbour", arguments, timed=False)
+
+
+def _some(sizes: range, rng: random.Random) -> list[int]:
+    """All of a few sizes, some of many."""
+    return list(sizes) if len(sizes) <= _ENOUGH else [rng.choice(sizes) for _ in range(_ENOUGH)]

@@ -46,10 +46,26 @@ def vet(judge: "Judge") -> list[str]:
     _, other = structure.flatten(model(*clone_nested(second)))
     if all(a.shape == b.shape and same_values(a, b) for a, b in zip(tensors, other, strict=True)):
         raise fault("the reference's output is constant: it does not depend on its inputs")
+    _allow_unseen_sizes(judge)
     degenerate, redundant = mutants.surviving(judge)
     notes += [f"degenerate: the mutant '{name}' passes every draw" for name in degenerate]
     notes += [f"without {name} nothing changes" for name in redundant]
     return notes
+
+
+def _allow_unseen_sizes(judge: "Judge") -> None:
+    """The reference must answer at the sizes that candidates are judged on unseen. Raises InvalidProblem."""
+    near = judge.neighbour()
+    others = judge.hidden_workloads() if judge.device.type == "cuda" else []
+    for workload in [*([near] if near else []), *others]:
+        try:
+            judge.models["timed"](*judge.inputs(workload, "problem", 0))
+        except torch.OutOfMemoryError:
+            continue
+        except Exception as error:
+            sizes = ", ".join(f"{name}={workload.arguments[name]}" for name in judge.problem.ranges)
+            text = f"forward raises at {sizes}, which ranges allow: {first_line(error)}; narrow the ranges"
+            raise judge.module.fault(text) from error
 
 
 def _generator_states(device: torch.device) -> list[torch.Tensor]:

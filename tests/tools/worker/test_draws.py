@@ -1,5 +1,6 @@
 """Input draws and hidden workloads: repeatable by seed, and legal for every layout."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,24 @@ def test_a_neighbour_keeps_what_kernels_are_specialised_on():
     assert {each.arguments["rows"] for each in near} == {6, 7, 8}
     assert all(each.name.startswith(hidden.PREFIX) for each in near)
     assert near[3] == hidden.neighbour(problem, module, 3)
+
+
+HUGE = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x): return x
+def get_inputs(n=100000000): return [torch.rand(n)]
+ranges = {"n": (1, 1000000000)}
+"""
+
+
+def test_a_neighbour_of_a_huge_size_is_found_at_once():
+    module = ProblemModule(Path("p.py"), HUGE)
+    started = time.perf_counter()
+    sizes = {hidden.neighbour(module.describe(), module, seed).arguments["n"] for seed in range(20)}
+    assert time.perf_counter() - started < 1.0
+    assert len(sizes) > 10
+    assert all(1 << 26 < size < 100_000_000 and size % 16 == 0 for size in sizes), "never larger than it is"
 
 
 def test_a_problem_that_cannot_vary_has_no_neighbour():
