@@ -128,7 +128,7 @@ def strays(name: str = "sleep") -> list[int]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Runs all and looks at what is left, as the result file has it."""
-    before = gpu_used_mib(options.gpu)
+    before, running = gpu_used_mib(options.gpu), descendants()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="warpsmith-endurance-") as folder:
         settings = HarnessSettings(
@@ -159,7 +159,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "wrong": len(wrong),
         "wrong_by_kind": dict(Counter(wrong)),
         "statuses": dict(Counter(f"{c.name}: {s}" for c, s in zip(all_cases, statuses, strict=True))),
-        "processes_left": len(descendants()) + len(strays()),
+        "processes_left": len((descendants() - running) | set(strays())),
         "gpu_memory_left_mib": None if before is None or after is None else after - before,
         "seconds": round(seconds, 1),
         "candidates_per_minute": round(60 * len(statuses) / seconds, 1),
