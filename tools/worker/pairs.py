@@ -66,6 +66,8 @@ class Duel:
     """Given pair, inputs, delivered outputs and the baseline's: raises CandidateFailed if they disagree."""
     flush: Flush
     stages: Stages
+    described: list[dict[str, Any]] = field(default_factory=list)
+    """The outputs of the last burst as the candidate's process describes them."""
 
 
 def call_candidate(duel: Duel, plan: Plan, lead_ms: float) -> tuple[dict[str, Any], float]:
@@ -189,6 +191,7 @@ def burst_ms(duel: Duel, plan: Plan, number: int) -> float:
     copies.take()
     wall_ms = (time.perf_counter() - started) * 1e3
     check_layout(reply, duel.expected)
+    duel.described = reply["specs"]
     for index in range(duel.bench.sets):
         inputs = duel.draw(number + index)  # drawn again: held all the while, large ones would not fit
         arguments = clone_nested(inputs) if duel.expected.mutated else inputs

@@ -9,6 +9,7 @@ import torch
 
 from warpsmith.state.evaluation import Status
 from warpsmith.tools.worker import pairs, timed, wall_clock
+from warpsmith.tools.worker.buffers import Layout, spec_of
 from warpsmith.tools.worker.session import CandidateFailed
 
 
@@ -60,10 +61,10 @@ def test_what_events_read_with_nothing_between_them_is_taken_off_and_nothing_is_
 def held(monkeypatch: pytest.MonkeyPatch, bursts: list[float], claimed_ms: float, identity: bool = False) -> Any:
     """The wall clock of so long bursts of four calls held against a claim: the judge afterwards."""
     judge = SimpleNamespace(device=torch.device("cuda"), hop_ms={"w": 0.4})
-    layout = SimpleNamespace(size_bytes=1000)
+    layout = SimpleNamespace(size_bytes=1000, specs=[])
     bench = SimpleNamespace(sets=4, output_layout=layout, input_layout=layout)
     duel: Any = SimpleNamespace(
-        workload="w", bench=bench, own=SimpleNamespace(host_ms=0.05), expected=SimpleNamespace(mutated=[])
+        workload="w", described=[], bench=bench, own=SimpleNamespace(host_ms=0.05), expected=SimpleNamespace(mutated=[])
     )
     numbers: list[int] = []
 
@@ -93,3 +94,38 @@ def test_clocks_that_disagree_in_every_burst_leave_a_time_unverified(monkeypatch
 def test_the_reference_itself_tells_what_a_burst_costs(monkeypatch):
     assert held(monkeypatch, [5.0, 4.7, 9.0], 1.0, identity=True).hop_ms == {"w": pytest.approx(0.7)}
     assert held(monkeypatch, [3.0, 3.0, 3.0], 1.0, identity=True).hop_ms == {"w": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("strides", "shape", "reordered"),
+    [
+        ([1, 3], (3, 4), True),
+        ([4, 1], (3, 4), False),
+        ([4, 99, 1], (3, 1, 4), False),
+        ([1, 99, 3], (3, 1, 4), True),
+        ([120, 1, 24, 4], (2, 4, 5, 6), True),
+        ([8, 1], (3, 4), False),
+        ([0, 1], (3, 4), False),
+        ([1], (3, 4), False),
+        ([1.0, 3], (3, 4), False),
+        (None, (3, 4), False),
+        ([], (), False),
+    ],
+)
+def test_an_order_of_dimensions_is_told_from_everything_else(strides, shape, reordered):
+    assert wall_clock._reordered(strides, shape) is reordered
+
+
+def test_rearranging_an_output_costs_what_it_costs_here():
+    wanted = Layout([spec_of(torch.empty(2048, 2048))])
+    turned, plain = [{"strides": [1, 2048]}], [{"strides": [2048, 1]}]
+    assert wall_clock.rearranging_ms(turned, wanted, torch.device("cpu")) > 0
+    assert wall_clock.rearranging_ms(plain, wanted, torch.device("cpu")) == 0
+    assert wall_clock.rearranging_ms([{"strides": [1, 1 << 60]}], wanted, torch.device("cpu")) == 0
+
+
+def test_an_output_in_another_order_may_take_longer_to_bring_over(monkeypatch):
+    monkeypatch.setattr(wall_clock, "rearranging_ms", lambda *_: 4.0)
+    held(monkeypatch, [20.0, 20.0, 20.0], 1.0)
+    with pytest.raises(CandidateFailed, match="clocks disagree"):
+        held(monkeypatch, [40.0, 40.0, 40.0], 1.0)
