@@ -6,9 +6,10 @@ from pydantic import ValidationError
 
 from ..state.errors import InvalidInput
 from ..sub_agents.models.protocol import Rung
-from ..sub_agents.models.settings import KEY_VARIABLE, ModelSettings
+from ..sub_agents.models.settings import KEY_VARIABLE, ModelSettings, need_client
 from ..sub_agents.models.trial import Trial, try_models
 from .doctor import Finding
+from .settings import setting_fault
 
 ANSWER_SECONDS = 120.0
 RUNG_NAMES: Mapping[Rung, str] = {
@@ -21,10 +22,11 @@ RUNG_NAMES: Mapping[Rung, str] = {
 
 def model_checks(model: str, base_url: str | None) -> list[Finding]:
     """Tries the endpoint with a few short requests and says what it supports."""
+    need_client()
     try:
         settings = ModelSettings(model=model, base_url=base_url, attempts=2, answer_seconds=ANSWER_SECONDS)
     except ValidationError as error:
-        raise InvalidInput(f"--base-url: {error.errors()[0]['msg']}") from error
+        raise InvalidInput(setting_fault(error)) from error
     return [finding for trial in try_models(settings) for finding in findings(trial)]
 
 

@@ -25,7 +25,7 @@ from ..sub_agents.llm.writer import LlmWriter
 from ..sub_agents.models.budget import Ledger
 from ..sub_agents.models.endpoint import Surroundings
 from ..sub_agents.models.protocol import Answer, Ask, BudgetSpent, ChatModel, ModelError, QuotaExhausted, Usage
-from ..sub_agents.models.settings import ModelSettings
+from ..sub_agents.models.settings import ModelSettings, need_client
 from ..sub_agents.models.store import AnswerStore, RecordedModel
 from ..sub_agents.models.team import ANSWERS_FILE, open_models
 from ..sub_agents.models.usage import total_cost, total_tokens
@@ -120,6 +120,7 @@ def check_models(context: Context, model: ChatModel | None) -> None:
     """Raises InvalidInput where the settings' writer or model cannot work: before anything is started for them."""
     if writer_kind(context, model) in ("hybrid", "llm") and model is None:
         model_settings(context).key()
+        need_client()
 
 
 @dataclass(frozen=True, kw_only=True)

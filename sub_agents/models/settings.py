@@ -1,5 +1,6 @@
 """Which models a run talks to, how patiently, and what it may spend. Keys stay in the environment."""
 
+import importlib.util
 import os
 from typing import Self
 from urllib.parse import urlsplit
@@ -12,6 +13,14 @@ from .protocol import Role
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
+
+
+def need_client() -> None:
+    """Raises InvalidInput where the package that talks to endpoints is not installed."""
+    if importlib.util.find_spec("langchain_openai") is None:
+        raise InvalidInput(
+            "models need the package langchain-openai: install Warpsmith's extra llm, pip install '.[llm]'"
+        )
 
 
 class Price(Record):

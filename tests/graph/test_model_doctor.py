@@ -76,7 +76,7 @@ def test_a_model_that_cannot_write_json_is_not_good_enough_for_plans():
 
 
 def test_settings_that_cannot_be_are_one_line(capsys):
-    with pytest.raises(InvalidInput, match="--base-url: .*http"):
+    with pytest.raises(InvalidInput, match="setting base_url: .*http"):
         model_checks("m", "127.0.0.1:80")
     with pytest.raises(InvalidInput, match="OPENAI_API_KEY is not set"):
         model_checks("m", None)

@@ -1,9 +1,12 @@
 """Options about models become settings, or one line that says what is wrong."""
 
+import sys
+
 import pytest
 
 from warpsmith.graph import optimize
 from warpsmith.graph.commands import options
+from warpsmith.graph.model_doctor import model_checks
 from warpsmith.graph.models import check_models, model_settings
 from warpsmith.graph.settings import make_context
 from warpsmith.state.errors import InvalidInput
@@ -67,3 +70,12 @@ def test_a_missing_key_leaves_no_run_directory(tmp_path, monkeypatch):
     with pytest.raises(InvalidInput, match="OPENAI_API_KEY is not set"):
         optimize(problem, model="big", out=str(tmp_path / "runs"))
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_missing_client_is_told_with_what_to_install(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setitem(sys.modules, "langchain_openai", None)
+    with pytest.raises(InvalidInput, match="install Warpsmith's extra llm"):
+        check_models(make_context({"model": "big"}), None)
+    with pytest.raises(InvalidInput, match="install Warpsmith's extra llm"):
+        model_checks("big", None)
