@@ -1,6 +1,6 @@
 """The controller's side of a judge process."""
 
-import threading
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..state.errors import InfraError, InvalidProblem
@@ -23,7 +23,9 @@ class JudgeHandle:
         self._send({"op": op, **fields})
         return checked(self._receive(deadline_s))
 
-    def ask_about(self, cell: Cell, op: str, fields: dict[str, Any], quiet: threading.Lock) -> dict[str, Any]:
+    def ask_about(
+        self, cell: Cell, op: str, fields: dict[str, Any], quiet: AbstractContextManager[Any]
+    ) -> dict[str, Any]:
         """Has the process in a cell judged. `quiet` is held from when the judge begins to time until it answers."""
         body = {**fields, "pid": cell.pid, "notes": cell.notes}
         self._send({"op": op, **body}, [cell.channel.fileno()])

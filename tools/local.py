@@ -4,6 +4,8 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +55,9 @@ class LocalHarness:
         if self._own_dir:
             self.work_dir.chmod(0o711)  # without namespaces another user has to reach its scratch folder by this path
         self._gpu_lock = threading.RLock()
-        self._quiet = threading.Lock()
-        """Held while a candidate is timed, and while a process opens its GPU context."""
+        self._quiet = threading.RLock()
+        """Held while anything is timed, and while a process opens its GPU context or is ended: after the GPU lock where
+        both are held."""
         self._waiting = threading.Semaphore(2)
         """Cells alive at once: the one being judged, and the next."""
         self._judges: dict[str, JudgeHandle] = {}
@@ -137,7 +140,7 @@ class LocalHarness:
         started = time.monotonic()
         known = self.baselines.read(problem, self._device)
         missing = [pair for pair in wanted if pair not in {(e.name, e.workload) for e in known}]
-        with self._gpu_lock:
+        with self._gpu_lock, self._quiet:
             for name, workload in missing:
                 reply = self._judge(problem).ask("baseline", _BASELINE_S, name=name, workload=workload)
                 known.append(Baseline.model_validate(reply))
@@ -153,7 +156,8 @@ class LocalHarness:
     def _use_baselines(self, problem: Problem) -> None:
         """Has the best ones built in the judge: cached times do not spare that, as candidates are timed beside them."""
         best = self._best_baselines(problem)
-        reply = self._judges[problem.id].ask("use_baselines", _BASELINE_S, best_baseline=best)
+        with self._quiet:
+            reply = self._judges[problem.id].ask("use_baselines", _BASELINE_S, best_baseline=best)
         self._with_baselines.add(problem.id)
         near = reply["neighbour"]
         self._hidden[problem.id] = (Workload.model_validate(near),) if near else ()
@@ -255,19 +259,23 @@ class LocalHarness:
         best_ms = self._best_ms.get(problem.id) if self.settings.racing else None
         return None if best_ms is None else _GIVE_UP * best_ms
 
-    def _cell(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> Cell:
-        """A ready process with its GPU context open; never started while another is being timed."""
+    @contextmanager
+    def _cell(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> Iterator[Cell]:
+        """A ready process with its GPU context open; never started or ended while another is being timed."""
         scratch = self.compiler.fresh_box(compiled, candidate)
         params = {"device": "cpu" if self.dry else "cuda:0", "blocker": self._blocker}
         request = Spawn("candidate", params, self._box(scratch, problem), self.settings.max_memory_bytes)
-        with self._quiet:
-            cell = Cell(self._server, request, _EVALUATE_S)
-            try:
+        with ExitStack() as ending:
+            with self._quiet:
+                cell = Cell(self._server, request, _EVALUATE_S)
+                ending.callback(self._end, cell)
                 cell.wait_until_ready()
-            except BaseException:
-                cell.__exit__()
-                raise
-        return cell
+            yield cell
+
+    def _end(self, cell: Cell) -> None:
+        """What it left running on the GPU must not slow whoever is timed next."""
+        with self._quiet:
+            cell.__exit__()
 
     def identity(self, problem: Problem) -> dict[str, Any]:
         """Times the reference against itself through the whole harness: `ratio`, `ms`, `status`.

@@ -33,6 +33,8 @@ _SETS_BYTES = 64 << 20
 """Sets of buffers of a workload are as many as fit, at least two: more calls in a burst where one is too short."""
 _MOST_SETS = 8
 _ALONE_SAMPLES = 15
+_QUIET_S = 120.0
+"""Longer than another process takes to start or to be ended."""
 _CACHED_EXPECTATION_SHARE = 0.25
 """Share of the GPU's memory that expected values may keep between candidates."""
 _ROOM_SHARE = 0.25
@@ -267,7 +269,7 @@ def _sets(size_bytes: int) -> int:
 
 def _wait_for_quiet(channel: socket.socket) -> None:
     wire.send(channel, {"stage": "timing"})
-    wire.receive(channel, 60.0)
+    wire.receive(channel, _QUIET_S)
 
 
 def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) -> None:
