@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from ..state.spending import RoleSpending, RoundSpending, Spending
+from ..state.spending import RoundSpending, Spending
 from ..state.trajectory import Row
 from ..sub_agents.models.store import Entry
 from ..sub_agents.models.usage import total_cost, total_tokens, usage_rows
@@ -21,7 +21,7 @@ def spending(entries: Sequence[Entry], rows: Sequence[Row], dry_run: bool) -> Sp
     tokens = total_tokens(entries)
     gain = max(0.0, model / max(offline, 1.0) - 1)
     return Spending(
-        roles=tuple(RoleSpending.model_validate(row.model_dump()) for row in usage_rows(entries)),
+        roles=usage_rows(entries),
         rounds=_rounds(entries, rows, dry_run),
         tokens=tokens,
         cost=total_cost(entries),

@@ -22,7 +22,7 @@ class RoleSpending(Record):
     cost: float | None = None
     """In the price table's currency; None where the price is unknown."""
     estimated: bool = False
-    """Part of the tokens is an upper bound of our own."""
+    """Part of the tokens is our own upper bound: uncounted by the endpoint, or of a request whose answer was lost."""
 
     @property
     def tokens(self) -> int:

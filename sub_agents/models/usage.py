@@ -2,34 +2,11 @@
 
 from collections.abc import Iterable
 
-from ...state.base import Record
+from ...state.spending import RoleSpending
 from .store import Entry
 
 
-class UsageRow(Record):
-    """What one role used in one phase with one model."""
-
-    role: str
-    phase: str
-    model: str
-    asks: int = 0
-    answered: int = 0
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
-    seconds: float = 0.0
-    cost: float | None = None
-    """None where the price of the model is unknown."""
-    estimated: bool = False
-    """Part of the tokens is our own upper bound: uncounted by the endpoint, or of a request whose answer was lost."""
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
-
-
-def usage_rows(entries: Iterable[Entry]) -> tuple[UsageRow, ...]:
+def usage_rows(entries: Iterable[Entry]) -> tuple[RoleSpending, ...]:
     """One row for each role, phase and model, in the order in which they first asked."""
     grouped: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in entries:
@@ -48,10 +25,10 @@ def total_cost(entries: Iterable[Entry]) -> float | None:
     return None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None)
 
 
-def _row(key: tuple[str, str, str], group: list[Entry]) -> UsageRow:
+def _row(key: tuple[str, str, str], group: list[Entry]) -> RoleSpending:
     role, phase, model = key
     usages = [entry.usage for entry in group]
-    return UsageRow(
+    return RoleSpending(
         role=role,
         phase=phase,
         model=model,
