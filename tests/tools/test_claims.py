@@ -33,6 +33,8 @@ def test_honest_answers_fit(request_: str, answer: dict[str, Any]) -> None:
         ("call", {"ms": math.nan}, "ms"),
         ("call", {"ms": math.inf}, "ms"),
         ("call", {"ms": "0.5"}, "ms"),
+        ("call", {"ms": -0.5}, "ms"),
+        ("call", {"host_ms": -1}, "host_ms"),
         ("call", {"host_ms": None}, "host_ms"),
         ("call", {"specs": ["right"]}, "specs.0"),
         ("call", {"specs": [{**OUTPUT, "shape": "2"}]}, "specs.0.shape"),
@@ -40,6 +42,7 @@ def test_honest_answers_fit(request_: str, answer: dict[str, Any]) -> None:
         ("construct", {"state": [1], "setup_ms": 0.0}, "state.0"),
         ("construct", {"state": [{**WEIGHT, "fingerprint": "x"}], "setup_ms": 0.0}, "state.0.fingerprint"),
         ("trace", {"kernels": {"softmax": -1.0}}, "kernels.softmax"),
+        ("trace", {"kernels": {"softmax": math.inf}}, "kernels.softmax"),
     ],
 )
 def test_a_fault_is_named_by_its_place(request_: str, change: dict[str, Any], place: str) -> None:

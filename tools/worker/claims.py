@@ -3,9 +3,11 @@
 An answer that does not fit would break the judge where it is read, and the blame would fall on the machine.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+_Time = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Claim(BaseModel):
@@ -40,15 +42,15 @@ class _Delivered(_Claim):
 
 
 class _Called(_Delivered):
-    ms: FiniteFloat
-    host_ms: FiniteFloat
-    total_ms: FiniteFloat = 0.0
+    ms: _Time
+    host_ms: _Time
+    total_ms: _Time = 0.0
     late: bool = False
     overrun: str = ""
 
 
 class _Traced(_Claim):
-    kernels: dict[str, NonNegativeFloat]
+    kernels: dict[str, _Time]
 
 
 _BY_REQUEST: dict[str, type[_Claim]] = {
