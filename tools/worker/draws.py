@@ -6,6 +6,8 @@ problem's own `get_inputs`, whose domain only the problem knows.
 """
 
 import os
+import random
+import sys
 from typing import Any
 
 import torch
@@ -23,10 +25,14 @@ def fresh_seed() -> int:
 
 
 def seed_all(rng_seed: int, device: torch.device) -> None:
-    """`torch.manual_seed` for the CPU and one device.
+    """`torch.manual_seed` for the CPU and one device, and the generators that Python and NumPy share.
 
-    That one formats a stack trace for every accelerator that is not there: two milliseconds a draw.
+    PyTorch's own formats a stack trace for every accelerator that is not there: two milliseconds a draw.
     """
+    random.seed(rng_seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(rng_seed % (1 << 32))
     torch.default_generator.manual_seed(rng_seed)
     if device.type == "cuda":
         torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(rng_seed)

@@ -1,6 +1,6 @@
 """Whether a problem can be judged at all."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,6 +18,7 @@ def vet(judge: "Judge") -> list[str]:
     workload = judge.problem.smallest if judge.device.type == "cpu" else judge.problem.primary
     model, fault = judge.models["timed"], judge.module.fault
     first, second = (judge.inputs(workload, "problem", n) for n in (0, 1))
+    _hold_draws(judge, first, second, judge.inputs(workload, "problem", 0))
     before = _generator_states(judge.device)
     try:
         output = model(*clone_nested(first))
@@ -51,6 +52,19 @@ def vet(judge: "Judge") -> list[str]:
     notes += [f"degenerate: the mutant '{name}' passes every draw" for name in degenerate]
     notes += [f"without {name} nothing changes" for name in redundant]
     return notes
+
+
+def _hold_draws(judge: "Judge", first: list[Any], second: list[Any], again: list[Any]) -> None:
+    """One seed must give one draw, and draws differ in the values of tensors only. Raises InvalidProblem."""
+    (description, tensors), (other, others) = structure.flatten(first), structure.flatten(second)
+    layouts = [[(t.shape, t.dtype, t.stride()) for t in some] for some in (tensors, others)]
+    if not structure.same(description, other) or layouts[0] != layouts[1]:
+        raise judge.module.fault(
+            "get_inputs gives other numbers or shapes each time; only values in tensors may vary"
+        )
+    repeated = structure.flatten(again)[1]
+    if not all(same_values(a, b) for a, b in zip(tensors, repeated, strict=True)):
+        raise judge.module.fault("get_inputs draws numbers that no seed of torch, numpy or random fixes")
 
 
 def _allow_unseen_sizes(judge: "Judge") -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from candidates.softmax import FORWARD
 
+from warpsmith.state.candidate import make_candidate
 from warpsmith.state.errors import InvalidProblem
 from warpsmith.state.problem import Problem
 from warpsmith.tools.local import LocalHarness
@@ -85,3 +86,38 @@ def test_ranges_that_the_reference_does_not_answer_in_are_refused_in_one_line(
         InvalidProblem, match=r"forward raises at rows=\d+, which ranges allow: ValueError: 24 rows only"
     ):
         harness.vet(problem)
+
+
+DRAWN = """
+import random
+import numpy
+class Model(nn.Module):
+    def forward(self, x, *rest):
+        return x * 2
+def get_inputs():
+    return {made}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        ("[torch.rand(4), random.random()]", "other numbers or shapes"),
+        ("[torch.rand(random.randint(4, 4000))]", "other numbers or shapes"),
+        ("[torch.tensor([random.SystemRandom().random()])]", "no seed"),
+        ("[torch.from_numpy(numpy.random.default_rng().random(4))]", "no seed"),
+    ],
+)
+def test_inputs_that_no_seed_fixes_are_refused_in_one_line(
+    harness: LocalHarness, opened: Callable[[str], Problem], made: str, says: str
+) -> None:
+    with pytest.raises(InvalidProblem, match=f"^[^\n]*get_inputs .*{says}[^\n]*$"):
+        harness.vet(opened(DRAWN.format(made=made)))
+
+
+def test_inputs_drawn_by_python_or_numpy_are_judged(harness: LocalHarness, opened: Callable[[str], Problem]) -> None:
+    made = "[torch.tensor([random.random() for _ in range(8)]), torch.from_numpy(numpy.random.rand(8))]"
+    problem = opened(DRAWN.format(made=made))
+    harness.vet(problem)
+    source = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x, y): return x + x\n"
+    assert harness.evaluate(problem, make_candidate(source)).correct
