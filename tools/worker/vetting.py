@@ -59,9 +59,7 @@ def _hold_draws(judge: "Judge", first: list[Any], second: list[Any], again: list
     (description, tensors), (other, others) = structure.flatten(first), structure.flatten(second)
     layouts = [[(t.shape, t.dtype, t.stride()) for t in some] for some in (tensors, others)]
     if not structure.same(description, other) or layouts[0] != layouts[1]:
-        raise judge.module.fault(
-            "get_inputs gives other numbers or shapes each time; only values in tensors may vary"
-        )
+        raise judge.module.fault("get_inputs gives other numbers or shapes each time; only values in tensors may vary")
     repeated = structure.flatten(again)[1]
     if not all(same_values(a, b) for a, b in zip(tensors, repeated, strict=True)):
         raise judge.module.fault("get_inputs draws numbers that no seed of torch, numpy or random fixes")
