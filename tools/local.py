@@ -65,8 +65,8 @@ class LocalHarness:
         """Shapes that candidates are judged on and nobody is told, to compile for ahead."""
         self._with_baselines: set[str] = set()
         """Problems whose judges compare with a baseline, also when they are opened again."""
-        self._best_ms: dict[str, float] = {}
-        """Best time a problem so far: candidates far behind it are given up early."""
+        self._passed_ms: dict[str, dict[str, float]] = {}
+        """Times by problem and candidate: whoever is far behind the best is given up early."""
         self._evaluated: dict[tuple[str, str, str], Evaluation] = {}
         self._turns: dict[str, threading.RLock] = {}
         """A lock a candidate: its compiler and its runs share one scratch folder."""
@@ -224,9 +224,7 @@ class LocalHarness:
             with self._gpu_lock, self._quiet:
                 seen = self.witnesses.gather(self._judge(problem), problem, candidate, compiled, found)
             found = evidence.settled(found, seen)
-        if found.status is Status.PASSED and found.primary is not None:
-            best_ms = self._best_ms.get(problem.id, found.primary.candidate.median_ms)
-            self._best_ms[problem.id] = min(best_ms, found.primary.candidate.median_ms)
+        self._race(found)
         found = found.model_copy(update={"seconds": time.monotonic() - started})
         self._evaluated[key] = found
         return found
@@ -263,8 +261,16 @@ class LocalHarness:
         raise AssertionError("unreachable")
 
     def _give_up_ms(self, problem: Problem) -> float | None:
-        best_ms = self._best_ms.get(problem.id) if self.settings.racing else None
-        return None if best_ms is None else _GIVE_UP * best_ms
+        times = self._passed_ms.get(problem.id) if self.settings.racing else None
+        return _GIVE_UP * min(list(times.values())) if times else None
+
+    def _race(self, found: Evaluation) -> None:
+        """Takes in a time to be far behind of, or takes it back: a later look may void it, and others must not pay."""
+        times = self._passed_ms.setdefault(found.problem, {})
+        if found.status is Status.PASSED and found.primary is not None:
+            times[found.candidate] = found.primary.candidate.median_ms
+        else:
+            times.pop(found.candidate, None)
 
     @contextmanager
     def _cell(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> Iterator[Cell]:

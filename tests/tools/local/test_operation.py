@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from candidates.softmax import CLASS, FORWARD, HEAD, RIGHT, SCALED_SOFTMAX, TRITON, verdict
+from scripted.verdicts import passed
 
 from warpsmith.state.candidate import make_candidate
 from warpsmith.state.errors import InfraError, InvalidInput, InvalidProblem
@@ -25,6 +27,20 @@ def test_an_identical_candidate_is_evaluated_once(harness: LocalHarness, softmax
     started = time.monotonic()
     assert verdict(harness, softmax, CLASS.format(forward=RIGHT + "   # another")) == first
     assert time.monotonic() - started < 0.1
+
+
+def test_a_time_that_is_voided_later_costs_others_nothing() -> None:
+    raced: Any = object.__new__(LocalHarness)
+    raced.settings, raced._passed_ms = HarnessSettings(racing=True), {}
+    problem: Any = SimpleNamespace(id="p")
+    assert raced._give_up_ms(problem) is None
+    raced._race(passed("honest", ms=1.0))
+    raced._race(passed("forged", ms=0.1))
+    assert raced._give_up_ms(problem) == pytest.approx(0.2)
+    raced._race(passed("forged", ms=0.1).model_copy(update={"status": Status.UNVERIFIED, "message": "clocks"}))
+    assert raced._give_up_ms(problem) == pytest.approx(2.0)
+    raced.settings = HarnessSettings(racing=False)
+    assert raced._give_up_ms(problem) is None
 
 
 def test_one_candidate_from_two_threads_at_once_gets_one_verdict(harness: LocalHarness, softmax: Problem) -> None:
