@@ -139,8 +139,14 @@ def _checked(result: Any) -> Any:
 
 
 def allocate(size_bytes: int, device: torch.device) -> Buffer:
-    """A buffer that this process owns."""
-    return DeviceBuffer(size_bytes) if device.type == "cuda" else HostBuffer(size_bytes)
+    """A buffer that this process owns. Raises OutOfMemoryError."""
+    if device.type != "cuda":
+        return HostBuffer(size_bytes)
+    try:
+        return DeviceBuffer(size_bytes)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()  # what PyTorch keeps for reuse is no use to the driver
+    return DeviceBuffer(size_bytes)
 
 
 def open_buffer(fd: int, size_bytes: int, device: torch.device) -> Buffer:

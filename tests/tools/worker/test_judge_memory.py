@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from warpsmith.tools.worker import buffers
 from warpsmith.tools.worker import judge as judges
 
 
@@ -41,6 +42,20 @@ def test_nothing_is_dropped_where_all_fits(monkeypatch):
     judge = short_judge(monkeypatch, 0)
     assert judge.expected_of("timed", []) == "expected"
     assert judge._expectations
+
+
+def test_a_shared_buffer_takes_what_pytorch_keeps_for_reuse(monkeypatch):
+    tries: list[int] = []
+
+    def allocated(size_bytes: int) -> str:
+        tries.append(size_bytes)
+        if len(tries) == 1:
+            raise torch.OutOfMemoryError("no room")
+        return "buffer"
+
+    monkeypatch.setattr(buffers, "DeviceBuffer", allocated)
+    assert buffers.allocate(7, torch.device("cuda")) == "buffer"
+    assert tries == [7, 7]
 
 
 def test_large_workloads_have_two_sets_of_buffers_and_tiny_ones_eight():
