@@ -10,6 +10,7 @@ from ...state.evaluation import Place, Status
 from . import compare, mismatch, oracle, structure
 from .session import CandidateFailed
 
+_CHUNK = 1 << 25
 MAGNIFIED = 64
 """By how much inputs are moved further to count integers that are near a tie."""
 
@@ -86,16 +87,21 @@ def expect(model: torch.nn.Module, inputs: list[Any], unit_in: float) -> Expecta
     _, before = structure.flatten(inputs)
     _, after = structure.flatten(used)
     mutated = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if not same_values(a, b)]
+    # Inputs are let go but for those that change: of large workloads few copies fit beside each other.
+    after = [after[i] for i in mutated]
+    del used, result
     wide, chosen, wide_inputs = oracle.run(model, inputs)
     _, exact = structure.flatten(wide)
+    exact_inputs = [structure.flatten(wide_inputs)[1][i] for i in mutated]
+    del wide_inputs
     nudged, _, nudged_inputs = oracle.run(model, _nudge(inputs, unit_in))
     _, moved = structure.flatten(nudged)
+    moved_inputs = [structure.flatten(nudged_inputs)[1][i] for i in mutated]
+    del nudged_inputs
     if len(exact) != len(outputs):
         raise RuntimeError("the oracle's output differs in structure from the reference's")
     leaves = [_leaf(*group) for group in zip(outputs, exact, moved, strict=True)]
-    _, exact_inputs = structure.flatten(wide_inputs)
-    _, moved_inputs = structure.flatten(nudged_inputs)
-    leaves += [_leaf(after[i], exact_inputs[i], moved_inputs[i]) for i in mutated]
+    leaves += [_leaf(*group) for group in zip(after, exact_inputs, moved_inputs, strict=True)]
     if any(not output.is_floating_point() for output in outputs):
         far, _, _ = oracle.run(model, _nudge(inputs, MAGNIFIED * unit_in))
         coarsest = _coarsest([*before, *model.parameters(), *model.buffers()])
@@ -146,7 +152,14 @@ def _nudge(inputs: Any, unit: float) -> Any:
         generator = torch.Generator(device=inputs.device).manual_seed(20)
         # Of one size everywhere: were the one input that matters moved by almost nothing, that would say nothing.
         signs = 2 * torch.randint(0, 2, inputs.shape, dtype=torch.int8, device=inputs.device, generator=generator) - 1
-        return inputs.double() * (1 + unit / math.sqrt(3) * signs.double())
+        moved = inputs.to(torch.float64, copy=True)
+        # In parts of a flat view where there is one: temporaries of float64 are eight times as large as the signs.
+        flat = moved.view(-1) if moved.is_contiguous() else moved
+        signs = signs.view(-1) if moved.is_contiguous() else signs
+        for start in range(0, len(flat) if flat.dim() else 0, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            flat[part].mul_(1 + unit / math.sqrt(3) * signs[part].double())
+        return moved
     if isinstance(inputs, list | tuple):
         return type(inputs)(_nudge(item, unit) for item in inputs)
     if isinstance(inputs, dict):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from warpsmith.state.evaluation import Status
-from warpsmith.tools.worker import compare, structure
+from warpsmith.tools.worker import compare, expectation, structure
 from warpsmith.tools.worker.expectation import (
     Finding,
     check_layout,
@@ -483,3 +483,27 @@ def test_errors_beyond_measure_are_wrong_and_nothing_else(size):
     actual = torch.full((3, 4), size, dtype=torch.float64)
     assert not pool([check_leaf(actual, leaf)])[0]
     assert compare.distance(actual, leaf.oracle).tail_factor >= 1
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor(3.0),
+        torch.randn(7, 5),
+        torch.randn(7, 5).t(),
+        torch.randn(6, 8)[::2, 1:],
+        torch.randn(3, 1).expand(3, 4),
+        torch.randn(4, dtype=torch.float64),
+        torch.randn(5).bfloat16(),
+        torch.empty(0, 3),
+    ],
+)
+def test_inputs_are_nudged_by_one_size_up_or_down_and_stay_as_they_are(monkeypatch, tensor):
+    monkeypatch.setattr(expectation, "_CHUNK", 3)
+    before = tensor.clone()
+    moved = expectation._nudge(tensor, 0.1)
+    assert torch.equal(tensor, before)
+    assert (moved.shape, moved.dtype) == (tensor.shape, torch.float64)
+    steps = (moved / tensor.double() - 1).abs()
+    assert torch.allclose(steps, torch.full_like(steps, 0.1 / 3**0.5))
+    assert torch.equal(moved, expectation._nudge(tensor, 0.1)), "the same every time"
