@@ -288,7 +288,8 @@ class LocalHarness:
     def _end(self, cell: Cell) -> None:
         """What it left running on the GPU must not slow whoever is timed next."""
         with self._quiet:
-            cell.__exit__()
+            cell.end()
+        cell.__exit__()
 
     def identity(self, problem: Problem) -> dict[str, Any]:
         """Times the reference against itself through the whole harness: `ratio`, `ms`, `status`.
