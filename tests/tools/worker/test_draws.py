@@ -168,7 +168,7 @@ def test_a_neighbour_of_a_huge_size_is_found_at_once():
     module = ProblemModule(Path("p.py"), HUGE)
     started = time.perf_counter()
     sizes = {hidden.neighbour(module.describe(), module, seed).arguments["n"] for seed in range(20)}
-    assert time.perf_counter() - started < 1.0
+    assert time.perf_counter() - started < 5.0
     assert len(sizes) > 10
     assert all(1 << 26 < size < 100_000_000 and size % 16 == 0 for size in sizes), "never larger than it is"
 
