@@ -44,6 +44,10 @@ def check_settings(context: Context, given: Collaborators | None) -> None:
     if context.model is None and model is None and (context.base_url or context.models):
         option = "--base-url" if context.base_url else "--model-for"
         raise InvalidInput(f"{option} does nothing without a model; name one with --model")
+    limits = {"--tokens": context.tokens, "--money": context.money, "--price": context.prices or None}
+    idle = next((option for option, value in limits.items() if value is not None), None)
+    if idle and context.model is None and model is None and not context.models:
+        raise InvalidInput(f"{idle} does nothing without a model; name one with --model")
     if context.model is not None or context.writer != "auto":
         from .models import check_models
 

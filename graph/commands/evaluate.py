@@ -56,6 +56,9 @@ def judge(candidate: Path, problem: Path, tier: Any, settings: dict[str, Any], *
         harness.vet(loaded)
         harness.baseline(loaded)
         evaluation = harness.evaluate(loaded, make_candidate(source), tier)
-    typer.echo(evaluation.model_dump_json() if as_json else "\n".join(verdict_lines(evaluation)))
+    lines = [line.replace("candidate.py", candidate.name) for line in verdict_lines(evaluation)]
+    if dry and tier != "quick":
+        lines.append(f"  a dry run has one tier: --tier {tier} needs a GPU")
+    typer.echo(evaluation.model_dump_json() if as_json else "\n".join(lines))
     passed = evaluation.status is Status.PASSED or (dry and evaluation.status is Status.UNVERIFIED)
     return 0 if passed else 1

@@ -99,6 +99,8 @@ def test_bad_input_is_one_line_on_stderr_and_exit_2(warpsmith, recorded, tmp_pat
         (["optimize", problem, "--replay", recording, "--library", "folder"], "folder: is a folder"),
         (["optimize", problem, "--replay", recording, "--library", problem], "is not a library"),
         (["optimize", problem, "--replay", recording, "--base-url", "http://127.0.0.1:9"], "nothing without a model"),
+        (["optimize", problem, "--replay", recording, "--tokens", "1000"], "--tokens does nothing without a model"),
+        (["optimize", problem, "--replay", recording, "--money", "1"], "--money does nothing without a model"),
         (["optimize", problem, "--replay", recording, "--kernel", "k.py"], "--kernel answers a run that waits"),
         (["optimize", problem, "--replay", recording, "--resume", "gone"], "gone: is not a run directory"),
         (["optimize", "folder", "--replay", recording], "folder: is a folder"),
