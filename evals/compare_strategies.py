@@ -24,8 +24,8 @@ from ..state.errors import InvalidInput, WarpsmithError
 from . import provenance
 from .replay_grid import GRID_DIR, Grid, load_grids
 from .replay_search import Curve, searches
+from .result_file import write_whole
 from .search_plot import plot_svg
-from .suite_report import write_whole
 
 BUDGETS = (20, 50)
 SEEDS = 20

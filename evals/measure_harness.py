@@ -29,9 +29,9 @@ from ..state.problem import Problem
 from ..tools.harness import Harness
 from . import provenance
 from .bench import Bench
+from .result_file import write_whole
 from .run_suite import say
 from .suite import select
-from .suite_report import write_whole
 
 LANGUAGES: tuple[Language, ...] = ("triton", "cuda")
 

@@ -17,8 +17,9 @@ from pydantic import ValidationError
 
 from ..state.errors import InvalidInput
 from ..state.timing import Baselines
+from .result_file import write_whole
 from .run_suite import say
-from .suite_report import load, save, write_whole
+from .suite_report import load, save
 from .tables import suite_lines
 
 

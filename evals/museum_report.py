@@ -14,7 +14,7 @@ from ..state.base import Record
 from ..state.errors import InvalidInput
 from ..state.evaluation import Evaluation, Status
 from .exhibits import Exhibit
-from .suite_report import write_whole
+from .result_file import write_whole
 
 CRASHED = "crashed"
 """Stands for a status where the harness itself raised: nobody's verdict, and always a miss."""

@@ -22,8 +22,8 @@ from ..tools.local import open_harness
 from ..tools.work import floor_work
 from . import provenance
 from .diagnosis_set import COUNTERS, KnownKernel, Recorded, Recording, collect, load
+from .result_file import write_whole
 from .run_suite import say
-from .suite_report import write_whole
 
 
 def record(harness: Harness, kernel: KnownKernel) -> Recorded:

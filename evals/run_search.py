@@ -28,9 +28,8 @@ from ..state.scores import geometric_mean
 from ..state.trajectory import Result
 from . import provenance
 from .bench import Bench
+from .result_file import locked, write_whole
 from .suite import SuiteProblem, select
-from .suite_report import _locked as locked
-from .suite_report import write_whole
 
 VARIANTS: dict[str, dict[str, object]] = {
     "default": {},

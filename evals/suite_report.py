@@ -4,11 +4,8 @@ Scores are taken over the whole suite, not over the rows that happen to be there
 which nothing was verified, counts as not solved.
 """
 
-import fcntl
 import json
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,6 +16,7 @@ from ..state.base import Record
 from ..state.errors import InvalidInput
 from ..state.scores import ProblemScore, fast_p, geometric_mean
 from ..state.trajectory import Result
+from .result_file import locked, write_whole
 from .suite import SUITE, Family, SuiteProblem
 
 # What a row says for each outcome of a run.
@@ -61,6 +59,8 @@ class SuiteRow(Record):
     source_id: str = ""
     """Digest of the problem file that was run: a resumed run does a changed problem again."""
     commit: str = ""
+    command: str = ""
+    """What measured this row; empty in files from before it was kept."""
 
     @property
     def done(self) -> bool:
@@ -171,34 +171,14 @@ def merged(old: SuiteReport, new: SuiteReport) -> SuiteReport:
     if old.gpu and new.gpu and (old.gpu, old.dry_run) != (new.gpu, new.dry_run):
         raise InvalidInput(f"rows measured on {old.gpu!r} and on {new.gpu!r} do not mix: choose another --out")
     replaced = {row.name for row in new.rows}
-    return new.model_copy(update={"rows": (*(row for row in old.rows if row.name not in replaced), *new.rows)})
+    kept = [row for row in old.rows if row.name not in replaced]
+    told = [row if row.command else row.model_copy(update={"command": new.command}) for row in new.rows]
+    return new.model_copy(update={"rows": (*kept, *told)})
 
 
 def save(path: Path, new: SuiteReport) -> SuiteReport:
     """Merges into the file, whole or not at all; several processes may do so at once. Returns what it holds now."""
-    with _locked(path):
+    with locked(path):
         report = merged(load(path), new)
         write_whole(path, dump(report))
     return report
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replaces a file in one step: readers see the old text or the new one."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    part.replace(path)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds the folder's lock, so that no lock file is left behind."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be written ({error.strerror}); choose another --out") from error
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)

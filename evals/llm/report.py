@@ -1,8 +1,6 @@
 """What a run with written answers leaves: one row a problem, with what became of every answer."""
 
-import fcntl
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,8 @@ from ...sub_agents.llm.written import WrittenAnswer
 from ...sub_agents.models.protocol import Answer
 from ...tools.compiler_output import decisive_line
 from ...tools.harness import Harness
-
-STATUS = {"verified": "passed", "estimated": "unverified", "nothing": "nothing_passed"}
+from ..result_file import locked, write_whole
+from ..suite_report import STATUS
 
 
 class AnswerRow(Record):
@@ -171,14 +169,10 @@ def load(path: Path) -> LlmReport:
 
 def save(path: Path, report: LlmReport) -> None:
     """Writes the report, its rows in place of older ones of the same problems; others that are there stay."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(path):
         new = {row.problem for row in report.rows}
         rows = sorted((*(r for r in load(path).rows if r.problem not in new), *report.rows), key=lambda r: r.problem)
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(json.dumps(as_json(report.model_copy(update={"rows": tuple(rows)})), indent=1) + "\n")
-        os.replace(part, path)  # noqa: PTH105 - one step, so that a reader never sees half a file
+        write_whole(path, json.dumps(as_json(report.model_copy(update={"rows": tuple(rows)})), indent=1) + "\n")
 
 
 def as_json(report: LlmReport) -> dict[str, Any]:

@@ -102,3 +102,10 @@ def test_two_processes_may_write_one_file(tmp_path: Path) -> None:
     assert [writer.wait(60) for writer in writers] == [0, 0]
     assert {row.name for row in load(path).rows} == {name for names in shards for name in names}
     assert [entry.name for entry in tmp_path.iterdir()] == ["suite.json"]
+
+
+def test_rows_keep_the_command_that_measured_them(tmp_path: Path) -> None:
+    out = tmp_path / "suite.json"
+    for number in range(2):
+        save(out, SuiteReport(rows=(passed(NAMES[number], 1.0),), command=f"measure {number}"))
+    assert {row.name: row.command for row in load(out).rows} == {NAMES[0]: "measure 0", NAMES[1]: "measure 1"}

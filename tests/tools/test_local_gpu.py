@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from candidates.softmax import CLASS
 
 from warpsmith.state.candidate import make_candidate
 from warpsmith.state.evaluation import Evaluation, Status
@@ -30,14 +31,6 @@ def get_inputs(rows=4096, columns=8192):
 def get_init_inputs():
     return [8192]
 ranges = {"rows": (1, 5000)}
-"""
-CLASS = """
-class ModelNew(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.scale = nn.Parameter(torch.randn(n))
-    def forward(self, x):
-        {forward}
 """
 ROWS = """
 @triton.jit
