@@ -18,6 +18,7 @@ from .triton_matmul_operands import (
     vectors_possible,
 )
 from .triton_matmul_settings import (
+    PRECISION,
     default_setting,
     epilogue_bytes,
     epilogue_slot,
@@ -119,9 +120,7 @@ class TritonMatmul:
             )
             made.append(load)
         if factor_dtype(folded) == "float32":
-            about = "how fp32 factors are split for tensor cores"
-            schemes = ("tf32x3", "bf16x6", "ieee")
-            made.append(Slot(name="precision", role="compute", choices=schemes, default="tf32x3", about=about))
+            made.append(PRECISION)
         return tuple(made)
 
     def legal(

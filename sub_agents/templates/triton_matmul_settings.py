@@ -6,6 +6,14 @@ from ..slots import Setting, Slot
 from .matmul_program import BYTES, Extent, epilogue_share, extent, factor_dtype, products
 from .triton_matmul_operands import descriptors_possible, vectors_possible
 
+PRECISION = Slot(
+    name="precision",
+    role="compute",
+    choices=("tf32x3", "bf16x6", "ieee"),
+    default="tf32x3",
+    about="how fp32 factors are split for tensor cores",
+)
+
 
 def best_tile(
     program: MatmulProgram, sizes: Extent, device: DeviceSheet, *, wide: bool, tile_k: int

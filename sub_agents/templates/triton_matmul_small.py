@@ -10,6 +10,7 @@ from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import BYTES, Extent, epilogue_bytes_moved, extent, fold, operand_dtype, reads
 from .triton_matmul import INTERPRETED_DOT, tiled_context
+from .triton_matmul_settings import PRECISION
 from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, terms, written_out
 
 MOST = 64
@@ -46,9 +47,7 @@ class TritonMatmulSmall:
             ),
         ]
         if operand_dtype(program) == "float32":
-            about = "how fp32 factors are split for tensor cores"
-            schemes = ("tf32x3", "bf16x6", "ieee")
-            made.append(Slot(name="precision", role="compute", choices=schemes, default="tf32x3", about=about))
+            made.append(PRECISION)
         return tuple(made)
 
     def legal(

@@ -101,9 +101,14 @@ def deliver(result: Any, inputs: list[torch.Tensor], mutated: list[int], path: P
 
 
 def wait_for(gate: Path) -> None:
-    """Until somebody opens the gate: importing libraries under a tool takes longer than what it is started for."""
+    """Until somebody opens the gate: importing libraries under a tool takes longer than what it is started for.
+
+    Raises TimeoutError where nobody does: going on would disturb whoever is measured meanwhile.
+    """
     deadline = time.monotonic() + _MOST_WAIT_S
-    while not gate.exists() and time.monotonic() < deadline:
+    while not gate.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {_MOST_WAIT_S:.0f} s for its turn")
         time.sleep(0.01)
 
 
