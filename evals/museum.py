@@ -32,6 +32,7 @@ from ..tools.local import HarnessSettings, open_harness
 from . import museum_report, provenance
 from .exhibits import Exhibit, collect
 from .museum_report import CRASHED, Conditions, Ledger, Verdict, verdict_of
+from .suite import read_shard
 
 SECRET_NAME = "WARPSMITH_MUSEUM_SECRET"
 """Set in this process; exhibits that find it anywhere have broken out."""
@@ -128,6 +129,16 @@ def judgeable(exhibits: Sequence[Exhibit], dry: bool) -> tuple[Exhibit, ...]:
     return tuple(exhibit for exhibit in exhibits if exhibit.needs == "cpu" or not dry)
 
 
+def part_of(exhibits: Sequence[Exhibit], shard: str) -> tuple[Exhibit, ...]:
+    """Part i of n, for `i/n`, by problem: opening and vetting one takes seconds, so few parts should share it.
+
+    Raises InvalidInput for a shard that is not `i/n` with 0 <= i < n.
+    """
+    index, count = read_shard(shard)
+    ordered = sorted(exhibits, key=lambda exhibit: exhibit.problem)
+    return tuple(ordered[index * len(ordered) // count : (index + 1) * len(ordered) // count])
+
+
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.museum", description="Judges the exploit museum.")
     parser.add_argument("--tier", choices=("quick", "full", "record"), default="quick")
@@ -135,6 +146,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only", default="", help="only exhibits with one of these comma-separated texts in their name"
     )
+    parser.add_argument("--shard", default="0/1", help="i/n: one of n parts; all may write one file")
     parser.add_argument("--out", type=Path, help="result file, merged into")
     parser.add_argument("--resume", action="store_true", help="run only what the file lacks")
     parser.add_argument("--threads", type=int, default=4, help="exhibits that compile while others are judged")
@@ -158,7 +170,7 @@ def visit(options: argparse.Namespace, arguments: list[str] | None) -> int:
         closing(open_museum(Path(folder), options.gpu, options.require_gpu, dry_run)) as harness,
     ):
         device = harness.device()
-        exhibits = judgeable(collect(options.only), device.simulated)
+        exhibits = part_of(judgeable(collect(options.only), device.simulated), options.shard)
         conditions = Conditions(
             tier=options.tier,
             repeat=options.repeat,

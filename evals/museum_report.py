@@ -14,7 +14,7 @@ from ..state.base import Record
 from ..state.errors import InvalidInput
 from ..state.evaluation import Evaluation, Status
 from .exhibits import Exhibit
-from .result_file import write_whole
+from .result_file import locked, write_whole
 
 CRASHED = "crashed"
 """Stands for a status where the harness itself raised: nobody's verdict, and always a miss."""
@@ -155,9 +155,14 @@ class Ledger:
         self._started = time.monotonic()
         rows, self._seconds = load(out, conditions) if out is not None else ([], 0.0)
         self._rows = {row.name: row for row in rows}
+        self._own: set[str] = set()
 
     def forget(self, exhibits: Sequence[Exhibit], changed_only: bool) -> None:
-        """Drops what is known of exhibits; with `changed_only`, of those whose source is another now."""
+        """Drops what is known of exhibits; with `changed_only`, of those whose source is another now.
+
+        From here on these are this ledger's: of all others the file's word holds, since another process may write it.
+        """
+        self._own |= {exhibit.name for exhibit in exhibits}
         for exhibit in exhibits:
             known = self._rows.get(exhibit.name)
             if known is not None and not (changed_only and known.source_id == exhibit.source_id):
@@ -170,11 +175,15 @@ class Ledger:
 
     def add(self, exhibit: Exhibit, verdict: Verdict) -> None:
         with self._lock:
+            self._own.add(exhibit.name)
             known = self._rows.get(exhibit.name)
             earlier = known.verdicts if known is not None else ()
             self._rows[exhibit.name] = row_of(exhibit, (*earlier, verdict))
             if self._out is not None:
-                save(self._out, self.content())
+                with locked(self._out):
+                    others, _ = load(self._out, self._conditions)
+                    self._rows |= {row.name: row for row in others if row.name not in self._own}
+                    save(self._out, self.content())
 
     @property
     def rows(self) -> list[Row]:

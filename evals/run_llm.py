@@ -29,6 +29,7 @@ from ..sub_agents.llm.written import WrittenAnswers, WrittenModel, read_written
 from ..tools.harness import Harness
 from . import provenance
 from .llm.report import Judged, LlmReport, LlmRow, answer_rows, load, row_of, save
+from .suite import read_shard
 
 FOLDER = Path(__file__).parent / "llm"
 ANSWERS, PROBLEMS = FOLDER / "answers", FOLDER / "problems"
@@ -57,10 +58,8 @@ def cases(names: str = "", shard: str = "0/1") -> list[Case]:
     unknown = [name for name in wanted if name not in found]
     if unknown:
         raise InvalidInput(f"--problems: no answers for {unknown[0]!r}; known: {', '.join(found)}")
-    index, _, count = shard.partition("/")
-    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
-        raise InvalidInput(f"--shard: {shard!r} is not i/n with 0 <= i < n, such as 0/2")
-    chosen = wanted[int(index) :: int(count)]
+    index, count = read_shard(shard)
+    chosen = wanted[index::count]
     return [Case(problem=PROBLEMS / f"{name}.py", written=read_written(found[name])) for name in chosen]
 
 

@@ -63,7 +63,13 @@ def select(names: str = "", shard: str = "0/1") -> tuple[SuiteProblem, ...]:
     unknown = [name for name in wanted if name not in by_name]
     if unknown:
         raise InvalidInput(f"--problems: no problem {unknown[0]!r} in the suite; known: {', '.join(sorted(by_name))}")
+    index, count = read_shard(shard)
+    return tuple(by_name[name] for name in wanted)[index::count]
+
+
+def read_shard(shard: str) -> tuple[int, int]:
+    """`i/n` as two numbers. Raises InvalidInput for anything that is not `i/n` with 0 <= i < n."""
     index, _, count = shard.partition("/")
     if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
         raise InvalidInput(f"--shard: {shard!r} is not i/n with 0 <= i < n, such as 0/2")
-    return tuple(by_name[name] for name in wanted)[int(index) :: int(count)]
+    return int(index), int(count)

@@ -14,6 +14,7 @@ from . import counters
 _MAJOR_SHARE = 0.3
 """Kernels with less of a call's time are not looked at: nothing that is done for them shows."""
 _MOST_KERNELS = 16
+_TENSOR_SHARE = 0.01
 _MULTIPLYING = 64
 """Multiply-adds in the code of a kernel that may be a matrix product: elementwise ones have fewer."""
 
@@ -151,11 +152,11 @@ def product_flops(plan: Plan | None) -> float:
 
 def _uses_tensor_cores(kernels: Sequence[KernelProfile], compiled: Sequence[KernelResources]) -> bool | None:
     """By what was executed; without counters by the code, where some of it multiplies at all."""
-    executed = [kernel.metrics[name] for kernel in kernels for name in counters.TENSOR if name in kernel.metrics]
+    busy = [kernel.metrics[counters.TENSOR] for kernel in kernels if counters.TENSOR in kernel.metrics]
     code = [kernel.sass for kernel in compiled if kernel.sass is not None]
-    if any(executed) or any(sass.tensor for sass in code):
+    if any(share >= _TENSOR_SHARE for share in busy) or any(sass.tensor for sass in code):
         return True
-    return False if executed or any(sass.fma >= _MULTIPLYING for sass in code) else None
+    return False if busy or any(sass.fma >= _MULTIPLYING for sass in code) else None
 
 
 def _major_kernels(kernels: Sequence[KernelProfile]) -> Iterator[KernelProfile]:

@@ -28,6 +28,12 @@ def named(exhibits: list[Exhibit]) -> list[object]:
     return [pytest.param(exhibit, id=exhibit.name) for exhibit in exhibits]
 
 
+def test_parts_cover_the_museum_and_share_few_problems() -> None:
+    parts = [museum.part_of(EXHIBITS, f"{index}/3") for index in range(3)]
+    assert sorted(exhibit.name for part in parts for exhibit in part) == sorted(exhibit.name for exhibit in EXHIBITS)
+    assert sum(len({exhibit.problem for exhibit in part}) for part in parts) <= len({e.problem for e in EXHIBITS}) + 2
+
+
 class TestExhibits:
     def test_there_are_enough_of_both_kinds(self) -> None:
         kinds = Counter(exhibit.kind for exhibit in EXHIBITS)
@@ -143,6 +149,18 @@ class TestReport:
         changed = EXHIBITS[0].model_copy(update={"source": EXHIBITS[0].source + "\n"})
         ledger.forget((changed,), changed_only=True)
         assert ledger.count(changed) == 0
+
+    def test_two_processes_write_one_file(self, tmp_path: Path) -> None:
+        first, second, *_ = EXHIBITS
+        out, caught = tmp_path / "x.json", Verdict(status="timeout", accepted=False)
+        one, other = (Ledger(out, Conditions()) for _ in range(2))
+        one.forget((first,), changed_only=False)
+        other.forget((second,), changed_only=False)
+        one.add(first, caught)
+        other.add(second, caught)
+        one.add(first, caught)
+        rows = {each["name"]: len(each["verdicts"]) for each in json.loads(out.read_text())["rows"]}
+        assert rows == {first.name: 2, second.name: 1}
 
     def test_verdicts_of_another_tier_are_not_mixed_in(self, tmp_path: Path) -> None:
         Ledger(tmp_path / "x.json", Conditions(tier="quick")).add(

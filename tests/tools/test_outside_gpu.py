@@ -115,7 +115,9 @@ def test_a_sound_kernel_holds_at_the_record_tier(
     assert seen.profiler.agrees
     assert seen.reproduction is not None
     assert seen.reproduction.bitwise is True
-    assert (found.custom_share, found.labels) == (1.0, ())
+    assert found.custom_share == 1.0
+    missing = {"no_profiler_evidence", "not_sanitized", "not_bitwise_reproducible", "torch_only"}
+    assert missing.isdisjoint(found.labels), found.labels
 
 
 def test_a_store_past_the_end_is_seen(harness: LocalHarness, problem: Problem, tools: None) -> None:

@@ -35,6 +35,7 @@ def seed_all(rng_seed: int, device: torch.device) -> None:
         numpy.random.seed(rng_seed % (1 << 32))
     torch.default_generator.manual_seed(rng_seed)
     if device.type == "cuda":
+        torch.cuda.init()  # Before it there are no generators; afterwards it does nothing.
         torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(rng_seed)
 
 

@@ -13,5 +13,5 @@ class Model(nn.Module):
         return x
 
 
-def get_inputs(n: int = 1 << 24) -> list[torch.Tensor]:
+def get_inputs(n: int = 1 << 26) -> list[torch.Tensor]:
     return [torch.randn(n)]

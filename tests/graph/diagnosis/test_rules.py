@@ -144,8 +144,8 @@ def test_products_without_tensor_cores_are_seen_with_and_without_counters() -> N
     # 0.25 ms is the speed of light: 1e10 FLOPs take 0.15 ms on the ordinary cores.
     multiplying = evaluation(resources(sass=WIDE.model_copy(update={"fma": 512})))
     assert classes(multiplying, None, 1e10)[0] == "tensor_cores_unused"
-    assert classes(multiplying, counted(**{counters.TENSOR[0]: 0.0}), 1e10)[0] == "tensor_cores_unused"
-    assert classes(multiplying, counted(**{counters.TENSOR[0]: 9.0}), 1e10)[0] == "latency"
+    assert classes(multiplying, counted(**{counters.TENSOR: 0.0}), 1e10)[0] == "tensor_cores_unused"
+    assert classes(multiplying, counted(**{counters.TENSOR: 0.3}), 1e10)[0] == "latency"
     assert classes(multiplying, None, 1e9) == []  # a matrix-vector product: memory is what takes the time
     assert classes(evaluation(), None, 1e10) == []
 
