@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
@@ -105,23 +105,23 @@ def run_museum(run: MuseumRun, harness: Harness, ledger: Ledger, say: Report) ->
     vetted: set[str] = set()
     with ThreadPoolExecutor(run.threads) as pool:
         for number in range(run.repeat):
-            hanging: list[Future[None]] = []
+            due = [exhibit for exhibit in run.exhibits if ledger.count(exhibit) <= number]
+
+            # Bound as a default: the loop moves on while the threads run.
+            def one(exhibit: Exhibit, number: int = number) -> None:
+                problem = harness.load(exhibit.problem_path)
+                verdict = judge(harness, problem, exhibit, run.tier, number)
+                ledger.add(exhibit, verdict)
+                say(f"{exhibit.name:<52} {verdict.status:<20} {verdict.seconds:6.2f} s  {_line(verdict.message)}")
+
+            # What hangs while it compiles needs no judge: all others go on beside it.
+            hanging = [pool.submit(one, exhibit) for exhibit in due if hangs_in_compilation(exhibit)]
             for name, group in by_problem.items():
-                due = [exhibit for exhibit in group if ledger.count(exhibit) <= number]
-                if not due:
-                    continue
-                problem = prepared(harness, due[0].problem_path, name not in vetted, say)
-                vetted.add(name)
-
-                # Bound as defaults: the loop moves on while the threads run.
-                def one(exhibit: Exhibit, problem: Problem = problem, number: int = number) -> None:
-                    verdict = judge(harness, problem, exhibit, run.tier, number)
-                    ledger.add(exhibit, verdict)
-                    say(f"{exhibit.name:<52} {verdict.status:<20} {verdict.seconds:6.2f} s  {_line(verdict.message)}")
-
-                # What hangs while it compiles needs no judge: the other problems go on beside it.
-                hanging += [pool.submit(one, exhibit) for exhibit in due if hangs_in_compilation(exhibit)]
-                list(pool.map(one, [exhibit for exhibit in due if not hangs_in_compilation(exhibit)]))
+                judged = [exhibit for exhibit in group if exhibit in due and not hangs_in_compilation(exhibit)]
+                if judged:
+                    prepared(harness, judged[0].problem_path, name not in vetted, say)
+                    vetted.add(name)
+                    list(pool.map(one, judged))
             wait(hanging)
 
 

@@ -29,6 +29,8 @@ class Verdict(Record):
     message: str = ""
     labels: tuple[str, ...] = ()
     seconds: float = 0.0
+    commit: str = ""
+    """Of the harness that judged: a run that goes on later may be of another."""
 
 
 class Row(Record):
@@ -178,7 +180,8 @@ class Ledger:
             self._own.add(exhibit.name)
             known = self._rows.get(exhibit.name)
             earlier = known.verdicts if known is not None else ()
-            self._rows[exhibit.name] = row_of(exhibit, (*earlier, verdict))
+            told = verdict.model_copy(update={"commit": self._conditions.commit})
+            self._rows[exhibit.name] = row_of(exhibit, (*earlier, told))
             if self._out is not None:
                 with locked(self._out):
                     others, _ = load(self._out, self._conditions)

@@ -14,6 +14,7 @@ from . import structure
 
 _BLOCK_BYTES = 512
 _PATTERN = 0xA5
+_RETURNED = ("segment_free", "segment_unmap", "oom")
 _SMALL_BYTES = 1 << 20
 """The largest tensor that the allocator serves from its pool of small blocks."""
 _LARGE_BYTES = 96 << 20
@@ -40,6 +41,8 @@ class Canary:
             return ""
         allocated = _allocations()
         _record(False)
+        if allocated is None:
+            return ""
         _, tensors = structure.flatten(result)
         for number, tensor in enumerate(tensors):
             slack = self._slack(tensor)
@@ -73,9 +76,14 @@ def _record(on: bool) -> bool:
     return True
 
 
-def _allocations() -> list[tuple[int, int]]:
-    """Start and size of every block handed out since the trace began."""
+def _allocations() -> list[tuple[int, int]] | None:
+    """Start and size of every block handed out since the trace began.
+
+    None if memory went back to the driver in between, as where it was short: what comes from there has no pattern.
+    """
     events = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
+    if any(event["action"] in _RETURNED for event in events):
+        return None
     return [(int(event["addr"]), int(event["size"])) for event in events if event["action"] == "alloc"]
 
 

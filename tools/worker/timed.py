@@ -27,6 +27,8 @@ _COUNTED = 1.1
 """How much slower than alone a baseline counts at most."""
 _LAUNCH_BOUND = 1.5
 """How much longer than the GPU the host takes for a call that is bound by it; its time is taken with cold caches."""
+_QUICK_PAIRS_BESIDE = 20
+"""On workloads other than the main one: the quick tier ranks, and later tiers time all of them in full."""
 _BURSTS = 3
 _BURST_DRAWS = 10_000_000
 """Draws of bursts are numbered far from all others."""
@@ -37,13 +39,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
     expected = judge.expectation(workload, "problem", 0, "timed")
     name = trial.baseline or judge.best_baseline.get(workload.name, "eager")
     gpu = judge.device.type == "cuda"
-    deadline_s = trial.call_s(workload)
-    give_up_ms = trial.give_up_ms if workload == judge.problem.primary else None
-    plan = (
-        pairs.Plan(deadline_s=deadline_s, give_up_ms=give_up_ms)
-        if gpu
-        else pairs.Plan(pairs=4, warm_ups=2, deadline_s=deadline_s)
-    )
+    plan = _plan(trial, workload, primary=workload == judge.problem.primary, gpu=gpu)
     duel = pairs.Duel(
         workload=workload.name,
         session=trial.session,
@@ -96,6 +92,15 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
         sol_ms=bounds.get("sol_ms", 0.0),
         sm_clock_mhz=conditions.read(judge.device).sm_clock_mhz,
     )
+
+
+def _plan(trial: Trial, workload: Workload, primary: bool, gpu: bool) -> pairs.Plan:
+    deadline_s = trial.call_s(workload)
+    if not gpu:
+        return pairs.Plan(pairs=4, warm_ups=2, deadline_s=deadline_s)
+    if trial.quick and not primary:
+        return pairs.Plan(pairs=_QUICK_PAIRS_BESIDE, deadline_s=deadline_s)
+    return pairs.Plan(deadline_s=deadline_s, give_up_ms=trial.give_up_ms if primary else None)
 
 
 def _without(event_ms: float, times: list[float]) -> list[float]:

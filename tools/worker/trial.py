@@ -35,7 +35,8 @@ class Trial:
         self.candidate = str(body.get("candidate", ""))
         self.path = str(body["path"])
         self.baseline = body.get("baseline")
-        self.give_up_ms = body.get("give_up_ms") if body.get("tier") == "quick" else None
+        self.quick = body.get("tier") == "quick"
+        self.give_up_ms = body.get("give_up_ms") if self.quick else None
         self.identity = bool(body.get("identity"))
         """The candidate is the reference itself: its calls calibrate the hop."""
         self._limit_s = body.get("call_limit_s")
