@@ -29,6 +29,7 @@ from ..state.problem import Problem
 from ..tools.harness import Harness
 from . import provenance
 from .bench import Bench
+from .museum_report import Row
 from .result_file import write_whole
 from .run_suite import say
 from .suite import select
@@ -115,11 +116,17 @@ def throughput(options: argparse.Namespace, language: Language) -> dict[str, Any
 
 
 def flips(museum_file: Path | None) -> dict[str, Any] | None:
-    """Verdicts of honest controls that differed between repeats, as a run of the museum counted them."""
+    """How many honest controls got different verdicts in the repeats of a run of the museum."""
     if museum_file is None:
         return None
     found = json.loads(museum_file.read_text())
-    return {name: found[name] for name in ("flips", "repeat", "honest_total", "honest_accepted", "commit", "command")}
+    honest = [Row.model_validate(row) for row in found["rows"] if row["kind"] == "honest"]
+    about = {name: found[name] for name in ("honest_total", "honest_accepted", "commit", "command")}
+    return {
+        "flips": sum(row.flipped for row in honest),
+        "repeat": min((len(row.verdicts) for row in honest), default=0),
+        **about,
+    }
 
 
 def open_bench(options: argparse.Namespace, folder: str) -> Bench:

@@ -1,11 +1,12 @@
 """The reference handed in as a candidate is the reference, and a harness that refuses it is an error."""
 
+import json
 from pathlib import Path
 
 import pytest
 from scripted.collaborators import ScriptedHarness
 
-from warpsmith.evals.measure_harness import identity, identity_ratios, per_minute
+from warpsmith.evals.measure_harness import flips, identity, identity_ratios, per_minute
 from warpsmith.evals.suite import SUITE, SuiteProblem
 from warpsmith.state.candidate import Candidate
 from warpsmith.state.errors import InfraError
@@ -58,3 +59,20 @@ def test_rates_count_every_candidate_once(tmp_path: Path) -> None:
     assert len([call for call in harness.calls if call[0] == "quick"]) == 8
     assert harness.most_at_once > 1
     assert 60 * 8 / 2 < rate < 60 * 8 / 0.04
+
+
+def test_flips_are_those_of_honest_controls(tmp_path: Path) -> None:
+    def row(kind: str, *statuses: str) -> dict[str, object]:
+        verdicts = [{"status": status, "accepted": status == "passed"} for status in statuses]
+        fixed = {"family": "x", "problem": "x", "expect": ["passed"], "idea": "x", "source_id": "x"}
+        return {"name": f"{kind}/{'-'.join(statuses)}", "kind": kind, "verdicts": verdicts, **fixed}
+
+    file = tmp_path / "museum.json"
+    rows = [
+        row("honest", "passed", "passed"),
+        row("honest", "passed", "unverified"),
+        row("hostile", "timeout", "unsafe"),
+    ]
+    about = {"honest_total": 2, "honest_accepted": 1, "commit": "c", "command": "m"}
+    file.write_text(json.dumps({**about, "rows": rows}))
+    assert flips(file) == {"flips": 1, "repeat": 2, **about}
