@@ -7,7 +7,7 @@ import torch
 from ...state.evaluation import Check, Status
 from ...state.problem import Workload
 from ...state.timing import Timing
-from . import compare, hidden, layouts, structure, weights
+from . import compare, device_memory, hidden, layouts, structure, weights
 from .bench import Bench
 from .buffers import DeviceBuffer, Layout, allocate, spec_of
 from .expectation import Expectation, Finding, check_layout, check_leaf, pool, same_values
@@ -53,8 +53,11 @@ class Trial:
 
     def prepare(self) -> None:
         """Loads the file, makes two instances, gives them the reference's weights."""
-        self.session.ask("load", _LOAD_S, path=self.path)
         judge = self.judge
+        primary = judge.problem.primary
+        reading = device_memory.of_others if judge.device.type == "cuda" else device_memory.nothing
+        self.memory = device_memory.DeviceMemory(primary.input_bytes + primary.output_bytes, reading)
+        self.session.ask("load", _LOAD_S, path=self.path)
         first = self._construct("timed", judge.model_seed)
         mapping = self._mapping(first["state"])
         judge.mappings[self.candidate] = mapping

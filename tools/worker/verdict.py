@@ -68,9 +68,11 @@ def _examine(judge: "Judge", trial: Trial, tier: str, checks: list[Check], stage
                     checks.append(_checked(trial, workload, kind))
                 if not checks[-1].passed:
                     raise CandidateFailed(Status.INCORRECT_NUMERICAL, _wrong(checks[-1]))
+    trial.memory.hold()
     judge.before_timing()
     with stages("time"):
         timings = tuple(time_workload(judge, trial, workload, stages) for workload in _timed(judge))
+    trial.memory.hold()
     facts: dict[str, Any] = {"timings": timings, "error_class": trial.error_class, "labels": trial.labels(timings)}
     if tier in ("full", "record") and judge.device.type == "cuda":
         with stages("trace"):
