@@ -111,6 +111,48 @@ def harness_table(path: Path) -> str:
     return f"{markdown(['measure', 'value'], rows)}\n\n{measured_on(content)}"
 
 
+def museum_table(path: Path) -> str:
+    """What the museum's hostile candidates and honest controls got, and how often."""
+    if not path.exists():
+        return NOT_MEASURED
+    content: dict[str, Any] = json.loads(path.read_text())
+    rows = [
+        ["hostile candidates rejected", f"{content['exploits_rejected']} of {content['exploits_total']}"],
+        ["honest controls accepted", f"{content['honest_accepted']} of {content['honest_total']}"],
+        ["families of exploits", str(len(content["families"]))],
+        ["verdicts on each", str(content["repeat"])],
+        ["with different verdicts", ", ".join(content["flipped"]) or "none"],
+        ["not rejected every time", ", ".join(content["missed"]) or "none"],
+    ]
+    commits = sorted({verdict.get("commit", "") for row in content["rows"] for verdict in row["verdicts"]} - {""})
+    about = measured_on({**content, "commits": commits})
+    return f"{markdown(['tier ' + content['tier'], ''], rows)}\n\n{about}"
+
+
+MODELS_HEAD = ["problem", "status of each answer", "tokens", "best baseline ms", "kernel ms", "speedup", "outcome"]
+
+
+def models_table(path: Path) -> str:
+    """Runs with written answers, a problem a row."""
+    if not path.exists():
+        return NOT_MEASURED
+    content = json.loads(path.read_text())
+    rows = [
+        [
+            row["problem"],
+            ", ".join(answer["status"].replace("_", " ") for answer in row["answers"]),
+            str(sum(row["tokens_by_role"].values())),
+            number(row["baseline_ms"]),
+            number(row["best_ms"]),
+            number(row["speedup"]),
+            row["verdict"],
+        ]
+        for row in content["problems"]
+    ]
+    commits = sorted({row["commit"] for row in content["problems"]})
+    return f"{markdown(MODELS_HEAD, rows)}\n\n{measured_on({**content, 'commits': commits})}"
+
+
 def flat(content: dict[str, Any], prefix: str) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     for name, value in content.items():
@@ -125,6 +167,8 @@ TABLES: dict[str, tuple[Callable[[Path], str], str]] = {
     "suite": (suite_table, SUITE_FILE),
     "summary": (summary_table, SUITE_FILE),
     "harness": (harness_table, HARNESS_FILE),
+    "museum": (museum_table, "exploits-h200.json"),
+    "models": (models_table, "llm-h200.json"),
 }
 
 

@@ -69,3 +69,24 @@ def test_the_readme_counts_the_suite() -> None:
     text = (ROOT / "README.md").read_text()
     assert f"all {len(SUITE)} problems of the suite" in text
     assert f"`evals/problems/` holds {len(SUITE)} of them" in text
+
+
+def test_the_museums_table_names_what_was_not_rejected_and_every_commit(tmp_path: Path) -> None:
+    counts = {"exploits_total": 3, "exploits_rejected": 2, "honest_total": 2, "honest_accepted": 2, "repeat": 2}
+    names = {"families": {"a": {}}, "missed": ["hostile/a/x"], "flipped": [], "tier": "quick", "gpu": "G"}
+    rows = [{"verdicts": [{"commit": "abc"}, {"commit": "def"}]}]
+    (tmp_path / "exploits-h200.json").write_text(json.dumps({**counts, **names, "rows": rows}))
+    text = filled("<!-- table:museum -->\n<!-- /table -->\n", tmp_path)
+    assert "| hostile candidates rejected | 2 of 3 |" in text
+    assert "| not rejected every time | hostile/a/x |" in text
+    assert "commits abc, def" in text
+
+
+def test_the_table_of_runs_with_a_model_has_what_became_of_each_answer(tmp_path: Path) -> None:
+    row = {
+        "problem": "p", "answers": [{"status": "plan"}, {"status": "compile_error"}], "commit": "abc", "verdict": "win",
+        "tokens_by_role": {"planner": 3, "triton_writer": 4}, "baseline_ms": 2.0, "best_ms": 1.0, "speedup": 2.0,
+    }  # fmt: skip
+    (tmp_path / "llm-h200.json").write_text(json.dumps({"problems": [row], "gpu": "G"}))
+    text = filled("<!-- table:models -->\n<!-- /table -->\n", tmp_path)
+    assert "| p | plan, compile error | 7 | 2 | 1 | 2 | win |" in text
