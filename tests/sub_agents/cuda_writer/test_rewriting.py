@@ -5,7 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cuda_emulation.loop_cases import H200, plan_of, program_of
+from cuda_emulation.holding import H200
+from cuda_emulation.loop_plans import plan_of, program_of
 from programs.examples import layer_norm, relu_add, softmax
 
 from warpsmith.state.brief import Brief

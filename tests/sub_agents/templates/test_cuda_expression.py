@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from cuda_emulation.loop_cases import check, default, plan_of
+from cuda_emulation.holding import check, default
+from cuda_emulation.loop_plans import plan_of
 
 from warpsmith.state.program import BINARY, UNARY, ForwardPlan, Statement
 from warpsmith.sub_agents.templates.cuda_expression import Printer

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from cuda_emulation.loop_cases import CASES, H200, check, default, draw, emulated, program_of
+from cuda_emulation.holding import H200, check, default, draw, emulated
+from cuda_emulation.loop_cases import CASES
+from cuda_emulation.loop_plans import program_of
 
 from warpsmith.sub_agents.kernel_source import Template
 from warpsmith.sub_agents.slots import Setting

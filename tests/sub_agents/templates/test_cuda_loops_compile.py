@@ -2,7 +2,9 @@
 
 import pytest
 from cuda_emulation.compiling import cubin, modules, resources
-from cuda_emulation.loop_cases import CASES, H200, default, moments_body, plan_of, program_of, render, softmax_body
+from cuda_emulation.holding import H200, default, render
+from cuda_emulation.loop_cases import CASES
+from cuda_emulation.loop_plans import moments_body, plan_of, program_of, softmax_body
 from programs.cover import cover_over
 from programs.examples import layer_norm, relu_add, softmax
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from cuda_emulation.loop_cases import default, draw, moments_body, plan_of, program_of, render, softmax_body
+from cuda_emulation.holding import default, draw, render
+from cuda_emulation.loop_plans import moments_body, plan_of, program_of, softmax_body
 from programs.examples import layer_norm, relu_add, softmax
 from programs.interpreter import run_plan
 
@@ -92,7 +93,7 @@ def test_defaults_are_right_at_real_sizes(template: str, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("template", sorted({t for t, _ in FITTING}))
 def test_a_pairwise_cover_of_choices_is_right(template: str) -> None:
-    from cuda_emulation.loop_cases import H200
+    from cuda_emulation.holding import H200
 
     name = next(n for t, n in FITTING if t == template)
     plan, chosen = PLANS[name], TEMPLATES[template]

@@ -4,7 +4,8 @@ from copy import deepcopy
 
 import pytest
 import torch
-from cuda_emulation.loop_cases import default, emulated, plan_of, program_of, softmax_body
+from cuda_emulation.holding import default, emulated
+from cuda_emulation.loop_plans import plan_of, program_of, softmax_body
 from programs.interpreter import run_plan
 
 from warpsmith.state.program import ForwardPlan
