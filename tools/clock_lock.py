@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from ..state.errors import InfraError, InvalidInput
+from ..state.wording import counted
 from .server_process import driver_name
 
 _DEADLINE_S = 20.0
@@ -35,7 +36,8 @@ def locked_clocks(gpu: int) -> Iterator[int]:
     others = _asked(card_command, "--query-compute-apps=pid", "--format=csv,noheader").split()
     if others:
         raise InvalidInput(
-            f"--lock-clocks: GPU {card} has {len(others)} other processes; end them, or leave the option out"
+            f"--lock-clocks: GPU {card} has {counted(len(others), 'other process', 'other processes')}; end what runs "
+            "there, or leave the option out"
         )
     mhz = _default_mhz(card_command)
     with _handled(_stop, *_ENDING):  # they would end the process at once: no `finally`

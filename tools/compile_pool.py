@@ -23,7 +23,7 @@ from .compiler_output import trimmed
 from .fork_server import ForkServer, Spawn
 
 _START_S = 30.0
-_COMPILE_S = 120.0
+COMPILE_S = 120.0
 _MEMORY_BYTES = 8 << 30
 
 
@@ -49,9 +49,12 @@ class Compiled(Record):
 
 
 class CompilePool:
-    """Compiles candidates, each once for a problem, at most `workers` at a time."""
+    """Compiles candidates, each once for a problem, at most `workers` at a time and each for at most `limit_s`."""
 
-    def __init__(self, server: ForkServer, work_dir: Path, device: DeviceSheet, workers: int) -> None:
+    def __init__(
+        self, server: ForkServer, work_dir: Path, device: DeviceSheet, workers: int, limit_s: float = COMPILE_S
+    ) -> None:
+        self._limit_s = limit_s
         self._server = server
         self._work_dir = work_dir
         self._device = device
@@ -129,9 +132,9 @@ class CompilePool:
             shown, unseen = ([list(workload.inputs) for workload in some] for some in (problem.workloads, hidden))
             order = {"path": str(folder / "candidate.py"), "init": problem.init_arguments}
             wire.send(channel, {**order, "workloads": shown, "hidden": unseen})
-            body = printable(wire.receive(channel, _COMPILE_S, max_bytes=4 << 20).body)
+            body = printable(wire.receive(channel, self._limit_s, max_bytes=4 << 20).body)
         except wire.WireTimeout:
-            body = {"ok": False, "error": f"compiling did not end within {_COMPILE_S:.0f} s"}
+            body = {"ok": False, "error": f"compiling did not end within {self._limit_s:.0f} s"}
             if not started_up:  # nothing of the candidate ran yet: a busy machine is nobody's compile error
                 body = {"ok": True, "note": "not compiled ahead: the compile worker did not start in time"}
         except wire.WireError:

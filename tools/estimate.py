@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..state.device import DeviceSheet
 from ..state.evaluation import Estimate
+from ..state.wording import counted
 from .occupancy import theoretical
 
 if TYPE_CHECKING:
@@ -35,4 +36,5 @@ def estimate(compiled: "Compiled", bounds: dict[str, float], device: DeviceSheet
         speed = min(1.0, occupancy / _FULL_BANDWIDTH_OCCUPANCY) * max(fill, 0.01)
         total += _LAUNCH_MS + moved_ms / max(speed, 0.01) * (_SPILL_PENALTY if launch.spill_bytes else 1.0)
     total = max(total, sol_ms)
-    return Estimate(ms=total, speedup=sol_ms / total, basis=f"{len(launches)} launches, speed of light {sol_ms:.4f} ms")
+    basis = f"{counted(len(launches), 'launch', 'launches')}, speed of light {sol_ms:.4f} ms"
+    return Estimate(ms=total, speedup=sol_ms / total, basis=basis)

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from ..state.base import Record
 from ..state.evaluation import Tier
+from .compile_pool import COMPILE_S
 
 BASELINE_NAMES = ("eager", "compile", "max-autotune", "cuda-graphs")
 
@@ -33,6 +34,8 @@ class HarnessSettings(Record):
     """The longest that one call of a candidate may take; None: 10 s where it was compiled ahead, 60 s elsewhere."""
     racing: bool = True
     """Whether a candidate far behind the best of this harness is given up; off where each is judged for itself."""
+    compile_limit_s: float = COMPILE_S
+    """The longest that compiling one candidate ahead may take."""
     start_timeout_s: float = 120.0
     evidence_tiers: tuple[Tier, ...] = ("full", "record")
     """Tiers at which kernels that pass are also looked at from outside (sanitizers, fresh processes, profiler): seconds

@@ -91,7 +91,9 @@ class LocalHarness:
         self._blocker = "" if self.dry else blocking_kernel.cubin(self._device.arch, self.work_dir)
         self._device = self._device.model_copy(update={"sandbox": self._sandbox_layers()})
         self._reader = ProblemReader(self._server)
-        self.compiler = CompilePool(self._servers[0].client, self.work_dir, self._device, settings.compile_workers)
+        self.compiler = CompilePool(
+            self._servers[0].client, self.work_dir, self._device, settings.compile_workers, settings.compile_limit_s
+        )
         self.baselines = BaselineFile(settings.baseline_file)
         outside = Outside(self._server, self.work_dir, self.compiler, settings.max_memory_bytes)
         outside.namespaces = self._device.sandbox["namespaces"] == "on"

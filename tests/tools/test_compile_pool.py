@@ -213,7 +213,7 @@ def test_traps_in_the_scratch_folder_stop_nobody(pool, trap):
 
 
 def test_compiling_that_does_not_end_is_ended(pool, monkeypatch):
-    monkeypatch.setattr(compile_pool, "_COMPILE_S", 1.0)
+    monkeypatch.setattr(pool, "_limit_s", 1.0)
     report = pool.compile(problem(), candidate("while True: pass")).report
     assert not report.ok
     assert "did not end within 1 s" in report.error
