@@ -21,6 +21,7 @@ from ..graph.search import STRATEGIES
 from ..state.base import Record
 from ..state.channels import Context
 from ..state.errors import InvalidInput, WarpsmithError
+from ..state.wording import counted
 from . import provenance
 from .replay_grid import GRID_DIR, Grid, load_grids
 from .replay_search import Curve, searches
@@ -169,7 +170,8 @@ def report_of(
 
 def lines(report: SearchReport) -> list[str]:
     """The outcome as a table."""
-    rows = [f"share of the best of {len(report.problems)} grids, mean of medians over {report.seeds} seeds"]
+    grids, seeds = counted(len(report.problems), "grid"), counted(report.seeds, "seed")
+    rows = [f"share of the best of {grids}, mean of medians over {seeds}"]
     for name, shares in report.mean_of_medians.items():
         cells = [f"{name:<8}", *(f"{share:.4f} at {budget}" for budget, share in shares.items())]
         if name in report.default_against:

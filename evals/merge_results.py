@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from ..state.errors import InvalidInput
 from ..state.timing import Baselines
+from ..state.wording import counted
 from .result_file import write_whole
 from .run_suite import say
 from .suite_report import load, save
@@ -51,7 +52,7 @@ def merge_baselines(out: Path, parts: list[Path]) -> list[str]:
             raise InvalidInput(f"{part}: is neither a suite report nor a baselines file") from error
     content = {key: known[key].model_dump(mode="json") for key in sorted(known)}
     write_whole(out, json.dumps(content, indent=1) + "\n")
-    return [f"{len(known)} problems in {out}"]
+    return [f"{counted(len(known), 'problem')} in {out}"]
 
 
 def main(arguments: list[str] | None = None) -> int:

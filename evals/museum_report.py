@@ -13,6 +13,7 @@ from pydantic import Field
 from ..state.base import Record
 from ..state.errors import InvalidInput
 from ..state.evaluation import Evaluation, Status
+from ..state.wording import counted
 from .exhibits import Exhibit
 from .result_file import locked, write_whole
 
@@ -220,9 +221,10 @@ def lines(content: dict[str, Any]) -> list[str]:
     """The result for people."""
     rows = [Row.model_validate(row) for row in content["rows"]]
     text = [
-        f"caught {content['exploits_rejected']} of {content['exploits_total']} hostile candidates",
-        f"accepted {content['honest_accepted']} of {content['honest_total']} honest controls",
-        f"{content['flips']} flips in {content['repeat']} repeats, {content['seconds']:.0f} s, tier {content['tier']}",
+        f"caught {content['exploits_rejected']} of {counted(content['exploits_total'], 'hostile candidate')}",
+        f"accepted {content['honest_accepted']} of {counted(content['honest_total'], 'honest control')}",
+        f"{counted(content['flips'], 'flip')} in {counted(content['repeat'], 'repeat')}, {content['seconds']:.0f} s, "
+        f"tier {content['tier']}",
     ]
     for title, chosen in (
         ("missed", [r for r in rows if r.kind == "hostile" and not r.right]),

@@ -20,6 +20,7 @@ from pathlib import Path
 from ..graph.services import open_harness_for
 from ..graph.settings import make_context
 from ..state.errors import InvalidInput, WarpsmithError
+from ..state.wording import counted
 from ..sub_agents.forward_source import candidate_source
 from ..sub_agents.planner import OfflinePlanner
 from ..tools.harness import Harness
@@ -100,7 +101,7 @@ def planned(harness: Harness, names: list[str], size: int) -> list[Grid]:
         plan = OfflinePlanner().plan(problem, harness.lower(problem), harness.device())
         grid = open_grid(problem, plan, harness.device(), size)
         if len(grid.entries) < LEAST:
-            say(f"{name}: only {len(grid.entries)} settings, not recorded")
+            say(f"{name}: only {counted(len(grid.entries), 'setting')}, not recorded")
             continue
         grids.append(grid)
     return grids

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..state.errors import InfraError, InvalidProblem, WarpsmithError
 from ..state.timing import Baselines
+from ..state.wording import counted
 from .bench import Bench
 from .run_suite import say
 from .suite import SuiteProblem, select
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"run_baselines: interrupted; what is done is in {options.out}")
         return 130
-    say(f"{len(problems) - len(failed)} of {len(problems)} problems have baselines in {options.out}")
+    say(f"{len(problems) - len(failed)} of {counted(len(problems), 'problem')} with baselines in {options.out}")
     return 1 if failed else 0
 
 

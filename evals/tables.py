@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..state.errors import InvalidInput
+from ..state.wording import counted
 from .suite_report import SuiteReport, SuiteRow, load, summary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,7 +62,7 @@ def suite_lines(report: SuiteReport) -> list[str]:
     passed, whole, ran = scores["problems_passed"], scores["problems_in_suite"], scores["problems_run"]
     fast = "  ".join(f"fast_{p} {scores[f'fast_{p}']:.2f}" for p in (0, 1, 2))
     return [
-        f"{passed} of {whole} problems passed ({ran} run): {verdicts}",
+        f"{passed} of {counted(whole, 'problem')} passed ({ran} run): {verdicts}",
         f"{fast} against the best baseline",
         f"fast_1 {scores['fast_1_over_eager']:.2f} against eager, {scores['fast_1_over_compile']:.2f} against compile",
         f"geometric mean speedup {scores['geomean_speedup']:.2f}, median speed-of-light fraction "

@@ -15,6 +15,7 @@ from ..state.device import DeviceSheet
 from ..state.errors import InfraError, InvalidInput, WarpsmithError
 from ..state.scores import ProblemScore, fast_p
 from ..state.trajectory import BatchRow, Result
+from ..state.wording import counted
 from ..tools.harness import Harness
 from .api import optimize
 from .run_directory import append_line
@@ -182,7 +183,7 @@ def result_row(file: Path, key: str, result: Result) -> BatchRow:
         problem_id=result.problem_id,
         ok=ok,
         cause="" if ok else cause,
-        message="" if ok else f"{result.tried} candidates tried, none passed; {result.plan}",
+        message="" if ok else f"{counted(result.tried, 'candidate')} tried, none passed; {result.plan}",
         outcome=result.outcome,
         language=result.language or "",
         ms=result.ms,

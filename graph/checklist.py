@@ -7,6 +7,7 @@ from ..state.problem import Problem
 from ..state.scores import geometric_mean
 from ..state.timing import Timing
 from ..state.trajectory import CheckLine
+from ..state.wording import counted
 from .source_facts import special_cases, unnamed_numbers
 
 FAST, SLOW = 1.05, 0.90
@@ -65,7 +66,7 @@ def _verdict(final: Evaluation, dry_run: bool) -> CheckLine:
     return CheckLine(
         name="most thorough verdict",
         passed=None if dry_run else final.tier == "record" and final.status is Status.PASSED,
-        evidence=f"tier {final.tier}: {status}, {passed} of {len(final.checks)} comparisons passed",
+        evidence=f"tier {final.tier}: {status}, {passed} of {counted(len(final.checks), 'comparison')} passed",
     )
 
 
@@ -110,5 +111,5 @@ def _hidden(problem: Problem, final: Evaluation, dry_run: bool) -> CheckLine:
     return CheckLine(
         name="right at sizes it has not seen",
         passed=passed == len(hidden),
-        evidence=f"{passed} of {len(hidden)} comparisons on hidden workloads",
+        evidence=f"{passed} of {counted(len(hidden), 'comparison')} on hidden workloads",
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ..state.experience import Change, Experience
 from ..state.trajectory import Row
+from ..state.wording import counted
 from .keeping import GAIN, keepable
 
 TOP, CHANGES, FAILURES = 3, 5, 5
@@ -68,5 +69,5 @@ def _ancestors(row: Row, by_id: dict[str, Row]) -> set[str]:
 def _diff(parent: str, candidate: str, source_of: Callable[[str], str]) -> str:
     old, new = source_of(parent).splitlines(), source_of(candidate).splitlines()
     lines = list(difflib.unified_diff(old, new, parent[:8], candidate[:8], n=1, lineterm=""))
-    cut = [f"... {len(lines) - MOST_DIFF_LINES} more lines"] if len(lines) > MOST_DIFF_LINES else []
+    cut = [f"... {counted(len(lines) - MOST_DIFF_LINES, 'more line')}"] if len(lines) > MOST_DIFF_LINES else []
     return "\n".join(lines[:MOST_DIFF_LINES] + cut)

@@ -5,6 +5,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ..state.trajectory import Result
+from ..state.wording import counted
 from .evidence_lines import evidence_lines
 from .plot import trajectory_plot
 from .spending import spending_lines
@@ -20,6 +21,7 @@ def render_html(result: Result, source: str) -> str:
     environment.filters["ms"] = lambda value: "–" if value is None else f"{value:.4g} ms"
     environment.filters["times"] = lambda value: "–" if value is None else f"{value:.3g}×"
     environment.filters["percent"] = lambda value: "–" if value is None else f"{value:.0%}"
+    environment.filters["counted"] = counted
     plot = trajectory_plot(result.trajectory)
     models_lines = spending_lines(result.models) if result.models else []
     evidence = list(evidence_lines(result.evidence)) if result.evidence else []

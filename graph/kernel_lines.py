@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ..state.evaluation import CompileReport, KernelResources
 from ..state.sass import SassFacts
+from ..state.wording import counted
 
 _MOST_KERNELS = 8
 
@@ -14,7 +15,7 @@ def kernel_lines(report: CompileReport | None) -> Iterator[str]:
     for kernel in kernels[:_MOST_KERNELS]:
         yield f"{kernel.name}: {', '.join(_facts(kernel))}"
     if len(kernels) > _MOST_KERNELS:
-        yield f"{len(kernels) - _MOST_KERNELS} more kernels"
+        yield counted(len(kernels) - _MOST_KERNELS, "more kernel")
 
 
 def _facts(kernel: KernelResources) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..state.trajectory import BatchRow, Result
+from ..state.wording import counted
 from .batch import BatchResult
 from .spending import spending_lines
 
@@ -63,7 +64,8 @@ class JsonLines:
 
 def summary_lines(result: Result) -> list[str]:
     """The outcome in a few lines."""
-    tail = f"{result.tried} candidates in {result.seconds:.0f} s; stopped: {result.stop_reason.replace('_', ' ')}"
+    tried, reason = counted(result.tried, "candidate"), result.stop_reason.replace("_", " ")
+    tail = f"{tried} in {result.seconds:.0f} s; stopped: {reason}"
     if result.outcome == "nothing":
         causes = ", ".join(f"{count} {status}" for status, count in result.statuses.items()) or "none proposed"
         return [
@@ -104,12 +106,12 @@ def row_line(row: BatchRow, skipped: bool) -> str:
     speedup = row.speedup_over.get("best")
     gain = f"{speedup:.3g}x" if speedup is not None else f"estimated {row.estimated_speedup or 0:.3g}x"
     before = " (done before)" if skipped else ""
-    return f"{name}: {gain}, {row.language}, {row.tried} candidates, {row.seconds:.0f} s{before}"
+    return f"{name}: {gain}, {row.language}, {counted(row.tried, 'candidate')}, {row.seconds:.0f} s{before}"
 
 
 def batch_lines(done: BatchResult) -> list[str]:
     """The closing table."""
-    lines = [f"{len(done.rows)} problems, {len(done.failed)} failed; {done.results_file}"]
+    lines = [f"{counted(len(done.rows), 'problem')}, {len(done.failed)} failed; {done.results_file}"]
     if any(row.outcome == "estimated" for row in done.rows):
         lines.append("dry run: nothing was timed, so no result counts as correct or fast")
     lines.append(f"{'':8}{'fast_0':>8}{'fast_1':>8}{'fast_2':>8}")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ..state.spending import RoundSpending, Spending
 from ..state.trajectory import Row
+from ..state.wording import counted
 from ..sub_agents.models.store import Entry
 from ..sub_agents.models.usage import total_cost, total_tokens, usage_rows
 from .keeping import ranked
@@ -52,7 +53,7 @@ def spending_lines(found: Spending) -> list[str]:
         named = ", ".join(str(each.round) for each in wasted)
         lines.append(f"rounds that cost more than they gained: {named} ({sum(e.tokens for e in wasted)} tokens)")
     if found.in_flight:
-        lines.append(f"{found.in_flight} requests were in flight when a session ended and may have been asked again")
+        lines.append(f"{counted(found.in_flight, 'request')} in flight when a session ended, perhaps asked again")
     if found.stopped:
         lines.append(f"models stopped: {found.stopped}")
     return lines

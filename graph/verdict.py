@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ..state.evaluation import Evaluation
+from ..state.wording import counted
 from .evidence_lines import evidence_lines
 from .feedback import PLACES
 from .kernel_lines import kernel_lines
@@ -19,7 +20,8 @@ def verdict_lines(evaluation: Evaluation) -> Iterator[str]:
             yield f"  wrong on {where}: {check.worst or 'error beyond its bound'}"
     right = sum(check.passed for check in evaluation.checks)
     if evaluation.checks:
-        yield f"  {right} of {len(evaluation.checks)} checks passed, error class {evaluation.error_class or 'unknown'}"
+        checks = counted(len(evaluation.checks), "check")
+        yield f"  {right} of {checks} passed, error class {evaluation.error_class or 'unknown'}"
     for timing in evaluation.timings:
         own, base = (
             f"{timing.candidate.median_ms:.4g} ms",

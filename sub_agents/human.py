@@ -11,6 +11,7 @@ from langgraph.types import interrupt
 from ..state.brief import Brief
 from ..state.candidate import Candidate, Language, make_candidate
 from ..state.errors import InvalidInput
+from ..state.wording import counted
 from .llm.briefing import directive_text, writer_sections
 from .llm.prompts import render
 
@@ -48,7 +49,7 @@ class HumanWriter:
         file = self._folder / f"brief-{self._language}-{len(brief.tried)}.md"
         file.write_text(text, encoding="utf-8")
         return {
-            "wanted": f"up to {n} {self._language} kernels, each a Python file that defines ModelNew",
+            "wanted": f"up to {counted(n, f'{self._language} kernel')}, each a Python file that defines ModelNew",
             "answer_with": "a path, the source, a list of these, or nothing to end",
             "language": self._language,
             "brief_file": str(file),

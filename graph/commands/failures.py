@@ -9,6 +9,7 @@ import typer
 from ...state.errors import InvalidInput
 from ...state.evaluation import Status
 from ...state.failures import FailureGroup, Failures
+from ...state.wording import counted
 from . import options
 
 KINDS: dict[str, frozenset[Status]] = {
@@ -40,8 +41,8 @@ def failures_command(
 def table_lines(found: Failures) -> Iterator[str]:
     """A summary, then a line a group with the slots and the first file under it."""
     kinds = ", ".join(f"{count} {status}" for status, count in found.statuses.items())
-    runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
-    yield f"{found.failed} of {found.tried} candidates in {runs} failed{f': {kinds}' if kinds else ''}"
+    candidates, runs = counted(found.tried, "candidate"), counted(found.runs, "run")
+    yield f"{found.failed} of {candidates} in {runs} failed{f': {kinds}' if kinds else ''}"
     if not found.groups:
         return
     width = max(len("template"), *(len(group.template) for group in found.groups))

@@ -3,6 +3,7 @@
 import math
 
 from ...state.bottleneck import Finding
+from ...state.wording import counted
 from . import counters
 from .evidence import Evidence
 
@@ -72,7 +73,7 @@ def partial_wave(evidence: Evidence) -> Finding | None:
     return Finding(
         bottleneck="partial_wave",
         kernel=evidence.kernel,
-        evidence=f"{evidence.kernel} has {blocks} blocks for {sms} multiprocessors",
+        evidence=f"{evidence.kernel} has {counted(blocks, 'block')} for {sms} multiprocessors",
         hint="work that is split further fills the GPU",
         source="CUDA C++ Best Practices Guide, Thread and Block Heuristics: more blocks than multiprocessors",
     )

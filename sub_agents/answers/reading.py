@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ...state.base import Record
 from ...state.candidate import normalised_hash
 from ...state.syntax import parse
+from ...state.wording import counted
 from ..models.protocol import Answer
 from .characters import cleaned
 from .definitions import Model, model_in, top_level_names, undefined_names
@@ -120,8 +121,9 @@ def _contract_fault(model: Model, reference: str) -> str:
     pairs = (("__init__", model.constructor, truth.constructor), ("forward", model.forward, truth.forward))
     for method, own, needed in pairs:
         if own is not None and needed is not None and not own.takes(needed):
-            count = needed.required if needed.most == needed.required else f"{needed.required} or more"
-            return f"ModelNew.{method} does not take the arguments of Model.{method}: {count} positional ones"
+            least = needed.required
+            count = counted(least, "positional one") if needed.most == least else f"{least} or more positional ones"
+            return f"ModelNew.{method} does not take the arguments of Model.{method}: {count}"
     return ""
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from ...state.base import Record
+from ...state.wording import counted
 
 BYTES_PER_TOKEN = 3
 """Conservative: real tokenisers take more bytes of code a token."""
@@ -41,7 +42,7 @@ def trimmed(text: str, tokens: int, keep: Literal["head", "ends"] = "head") -> s
     tail = _fitting(lines[::-1], room // 3)[::-1] if keep == "ends" else []
     head = _fitting(lines[: len(lines) - len(tail)], room - sum(tokens_of(f"{line}\n") for line in tail))
     left_out = len(lines) - len(head) - len(tail)
-    return "\n".join([*head, f"[... {left_out} lines left out ...]", *tail])
+    return "\n".join([*head, f"[... {counted(left_out, 'line')} left out ...]", *tail])
 
 
 def _fitting(lines: list[str], tokens: int) -> list[str]:

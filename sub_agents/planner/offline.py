@@ -5,6 +5,7 @@ from ...state.lowered import LoweredGraph
 from ...state.plan import Plan, Strategy
 from ...state.problem import Problem
 from ...state.program import LoopProgram, MatmulProgram
+from ...state.wording import counted
 from .expansion import Unplannable
 from .forward import forward_plan
 from .layout import Refused
@@ -25,7 +26,8 @@ class OfflinePlanner:
             named = ", ".join(forward.uncovered) or "no operator at all"
             return Plan(summary=f"not covered by templates: {named}", strategies=_without_programs())
         operators = sum("." in node.op for node in graph.nodes)
-        summary = f"{operators} operators as {len(kernels)} kernels: {', '.join(step.name for step in kernels)}"
+        size = f"{counted(operators, 'operator')} as {counted(len(kernels), 'kernel')}"
+        summary = f"{size}: {', '.join(step.name for step in kernels)}"
         if forward.uncovered:
             summary += f"; stays in PyTorch: {', '.join(forward.uncovered)}"
         return Plan(summary=summary, strategies=strategies(forward, device, operators), forward=forward)

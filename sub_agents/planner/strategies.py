@@ -6,6 +6,7 @@ from ...state.device import DeviceSheet
 from ...state.plan import Strategy
 from ...state.program import REDUCTIONS, ForwardPlan, Load, LoopProgram, MatmulProgram, Store
 from ...state.sizes import product, value
+from ...state.wording import counted
 from .registry import BITS
 
 MOST = 6
@@ -62,7 +63,8 @@ def _fusion(plan: ForwardPlan, operators: int) -> Iterator[Strategy]:
     fused = sum(traffic_bytes(s, plan) for s in kernels)
     apart = sum(_unfused_bytes(s, plan) for s in kernels)
     if operators > len(plan.steps) and apart > fused:
-        why = f"{operators} operators in {len(plan.steps)} steps move {_mb(fused)} instead of {_mb(apart)}"
+        steps = counted(len(plan.steps), "step")
+        why = f"{operators} operators in {steps} move {_mb(fused)} instead of {_mb(apart)}"
         yield Strategy(name="fuse", expected_speedup=min(apart / max(fused, 1), 20.0), why=why)
 
 
@@ -96,7 +98,7 @@ def _matmul(step: MatmulProgram, plan: ForwardPlan, device: DeviceSheet) -> Iter
         yield Strategy(name="bf16x6 for fp32 product", expected_speedup=1.8, why=why)
     tiles = value(product(step.batch), hints) * -(-m // 128) * -(-n // 128)
     if tiles < device.sm_count and value(step.k, hints) >= 1024:
-        why = f"only {tiles} tiles for {device.sm_count} SMs: cut the sum over k"
+        why = f"only {counted(tiles, 'tile')} for {device.sm_count} SMs: cut the sum over k"
         yield Strategy(name="split k", expected_speedup=min(device.sm_count / tiles, 4.0), why=why)
 
 
@@ -128,7 +130,7 @@ def _loop(step: LoopProgram, plan: ForwardPlan, device: DeviceSheet) -> Iterator
         )
         yield Strategy(name="online reduction", expected_speedup=1 + passes / 6, why=why)
     if outer < 2 * device.sm_count and extent >= 4096:
-        why = f"split the reduction: only {outer} rows for {device.sm_count} SMs"
+        why = f"split the reduction: only {counted(outer, 'row')} for {device.sm_count} SMs"
         gain = min(2 * device.sm_count / max(outer, 1), 8.0)
         yield Strategy(name="split reduction", expected_speedup=gain, why=why)
     if not step.reduced[-1]:

@@ -77,7 +77,7 @@ def test_every_line_has_its_evidence(problem_file, tmp_path, given):
     assert all(line.evidence for line in result.checklist)
     assert lines["timed on every workload"].passed
     assert lines["timed on every workload"].evidence.startswith("2 of 2; worst 2.55x (default)")
-    assert lines["most thorough verdict"].evidence == "tier record: passed, 1 of 1 comparisons passed"
+    assert lines["most thorough verdict"].evidence == "tier record: passed, 1 of 1 comparison passed"
     assert lines["measured more than once"].passed
     assert lines["right at sizes it has not seen"].passed is None
     html = (tmp_path / result.run_dir / "report.html").read_text()

@@ -147,7 +147,7 @@ def test_a_kind_keeps_only_its_failures(warpsmith: Any, runs: Path) -> None:
 
 def test_runs_without_failures_say_so(warpsmith: Any, tmp_path: Path) -> None:
     run = fill(tmp_path / "run", kernel("triton", 64))
-    assert warpsmith(run)[:2] == (0, "0 of 1 candidates in 1 run failed\n")
+    assert warpsmith(run)[:2] == (0, "0 of 1 candidate in 1 run failed\n")
 
 
 @pytest.mark.parametrize("content", ['{"kind": "quick", "evaluation": {"status": "fine"}}\n', "[]\n", "\udcff\n"])

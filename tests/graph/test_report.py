@@ -101,7 +101,7 @@ def test_a_run_without_a_kernel_says_so_on_its_page(problem_file, tmp_path, give
 
 
 def test_a_page_says_where_the_winner_was_compared_and_whether_at_all(result):
-    assert "checks passed, on default" in parse(render_html(result, "")).text
+    assert "1 of 1 check passed, on default" in parse(render_html(result, "")).text
     unchecked = result.model_copy(update={"checks": ()})
     assert "nothing was compared, the winner was only compiled" in parse(render_html(unchecked, "")).text
 

@@ -114,7 +114,7 @@ def test_an_estimate_is_bytes_at_the_copy_rate_plus_a_launch():
     found = estimate(compiled(launch()), {"sol_ms": 0.5}, DEVICE)
     assert found.ms == pytest.approx(1.003)
     assert found.speedup == pytest.approx(0.5 / 1.003)
-    assert "1 launches" in found.basis
+    assert "1 launch," in found.basis
 
 
 def test_more_launches_spills_few_blocks_and_low_occupancy_cost():
