@@ -101,7 +101,7 @@ class OfflineWriter:
         return found
 
     def reproduce(self, brief: Brief, slots: dict[str, SlotValue]) -> Candidate | None:
-        """The candidate that these slots stand for on the brief's problem; None where they are not legal there.
+        """The candidate that these slots stand for on the brief's problem, or the nearest; None where that is far.
 
         Steps are matched by their order, since their names may differ.
         """
@@ -115,12 +115,14 @@ class OfflineWriter:
         combination = _parse(make_candidate("", self._language, slots=renamed), spaces)
         if combination is None:
             return None
-        fitted = {
-            name: Choice.of(choice.template, slot_moves.carried(spaces[name].slots(choice.template), choice.values))
-            for name, choice in combination.items()
-        }
-        if not all(spaces[name].legal(choice.template)(choice.values) for name, choice in fitted.items()):
-            return None
+        fitted: Combination = {}
+        for name, choice in combination.items():
+            slots_here = spaces[name].slots(choice.template)
+            wanted = slot_moves.carried(slots_here, choice.values)
+            setting = slot_moves.nearest_legal(slots_here, wanted, spaces[name].legal(choice.template))
+            if setting is None:
+                return None
+            fitted[name] = Choice.of(choice.template, setting)
         return self._candidate(brief, forward, spaces, fitted)
 
     def _spaces(self, plan: Plan, device: DeviceSheet) -> dict[str, StepSpace]:

@@ -1,6 +1,7 @@
 """Moves in a template's slot space: where a search starts, spreads and steps. Pure and deterministic."""
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations, product
 from random import Random
 
 from ..state.candidate import SlotValue
@@ -77,3 +78,21 @@ def place(slot: Slot, value: SlotValue) -> int:
 def carried(slots: tuple[Slot, ...], seed: Mapping[str, SlotValue]) -> Setting:
     """Defaults, with the seed's value (or the nearest choice) wherever it has a slot of the same name."""
     return {s.name: s.choices[place(s, seed[s.name])] if s.name in seed else s.default for s in slots}
+
+
+def nearest_legal(slots: tuple[Slot, ...], setting: Setting, legal: Legal) -> Setting | None:
+    """The setting itself, or the legal one with the fewest slots moved, by the fewest steps; None beyond two slots."""
+    if legal(setting):
+        return setting
+    places = {slot.name: place(slot, setting[slot.name]) for slot in slots}
+    for moved in (1, 2):
+        found: list[tuple[int, Setting]] = []
+        for several in combinations(slots, moved):
+            for values in product(*(slot.choices for slot in several)):
+                change = {slot.name: value for slot, value in zip(several, values, strict=True)}
+                steps = sum(abs(place(slot, change[slot.name]) - places[slot.name]) for slot in several)
+                found.append((steps, {**setting, **change}))
+        for _, candidate in sorted(found, key=lambda pair: pair[0]):
+            if legal(candidate):
+                return candidate
+    return None

@@ -66,6 +66,23 @@ def test_a_templates_kernel_is_written_anew_for_another_shape(tmp_path):
     compile(found.source, "best.py", "exec")
 
 
+def test_a_setting_that_does_not_fit_another_shape_is_offered_as_the_nearest_that_does(tmp_path):
+    known, new, writer = planned(examples.softmax(16384, 8191)), planned(examples.softmax(10240, 12287)), TritonWriter()
+    persistent = [
+        made
+        for made in writer.propose(brief(known, REFERENCE), 8)
+        if made.slots["softmax.template"] == "triton_row_persistent"
+    ]
+    assert persistent
+    for number, made in enumerate(persistent):
+        library = Library(tmp_path / f"{number}.sqlite")
+        library.add(entry(made, known))
+        (found,) = offered(library, brief(new, REFERENCE), writer)
+        changed = {name for name, value in found.slots.items() if made.slots[name] != value}
+        assert "softmax.columns" in changed  # A row is held whole: 8192 elements hold no row of 12287.
+        assert len(changed) <= 3
+
+
 def test_a_free_kernel_is_offered_as_it_is_and_never_twice(tmp_path):
     plan = planned(examples.softmax(64, 128))
     free = kernel("triton", 64).model_copy(update={"slots": {}, "origin": "llm"})
