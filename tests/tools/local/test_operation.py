@@ -18,7 +18,6 @@ from warpsmith.state.candidate import make_candidate
 from warpsmith.state.errors import InfraError, InvalidInput, InvalidProblem
 from warpsmith.state.evaluation import Status
 from warpsmith.state.problem import Problem
-from warpsmith.tools import compile_pool
 from warpsmith.tools.local import HarnessSettings, LocalHarness
 
 
@@ -80,7 +79,7 @@ def test_a_reference_is_lowered_with_its_free_dimensions(harness: LocalHarness, 
 def test_compiling_that_does_not_end_is_bounded(
     harness: LocalHarness, softmax: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_pool, "_COMPILE_S", 1.5)
+    monkeypatch.setattr(harness.compiler, "_limit_s", 1.5)
     started = time.monotonic()
     report = harness.compile(softmax, make_candidate(HEAD + "while True: pass\n"))
     assert time.monotonic() - started < 20
