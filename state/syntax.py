@@ -6,6 +6,8 @@ import threading
 # CPython 3.11 counts the depth of a syntax tree per interpreter, not per thread: two threads that parse at once can get
 # "SystemError: AST constructor recursion depth mismatch".
 _parsing = threading.Lock()
+_ATTEMPTS = 3
+"""Libraries parse as well, and take no lock: LangGraph reads the source of a graph's nodes when it is built."""
 
 
 def parse(source: str) -> ast.Module:
@@ -13,8 +15,13 @@ def parse(source: str) -> ast.Module:
 
     Source that is nested too deeply for the parser is a SyntaxError too.
     """
-    try:
-        with _parsing:
-            return ast.parse(source)
-    except (RecursionError, MemoryError) as error:
-        raise SyntaxError(f"nested too deeply: {error}") from None
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            with _parsing:
+                return ast.parse(source)
+        except (RecursionError, MemoryError) as error:
+            raise SyntaxError(f"nested too deeply: {error}") from None
+        except SystemError:
+            if attempt == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")

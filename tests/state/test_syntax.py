@@ -1,5 +1,6 @@
 """Source is parsed from many threads at once: candidates are read back while others are proposed."""
 
+import ast
 import gc
 import time
 from collections.abc import Iterator
@@ -37,3 +38,26 @@ def test_threads_may_parse_at_once() -> None:
 def test_errors_of_the_source_come_through() -> None:
     with pytest.raises(SyntaxError):
         parse("def f(:")
+
+
+def test_a_parse_that_another_one_disturbed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def disturbed(source: str) -> ast.Module:
+        calls.append(source)
+        if len(calls) < 3:
+            raise SystemError("AST constructor recursion depth mismatch (before=3, after=5)")
+        return ast.Module(body=[], type_ignores=[])
+
+    monkeypatch.setattr("warpsmith.state.syntax.ast.parse", disturbed)
+    assert parse("x = 1").body == []
+    assert calls == ["x = 1"] * 3
+
+
+def test_a_parser_that_stays_broken_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(source: str) -> ast.Module:
+        raise SystemError(source)
+
+    monkeypatch.setattr("warpsmith.state.syntax.ast.parse", broken)
+    with pytest.raises(SystemError):
+        parse("x = 1")
