@@ -21,6 +21,7 @@ def spending(entries: Sequence[Entry], rows: Sequence[Row], dry_run: bool) -> Sp
     model = _best([row for row in rows if row.origin == "llm"], dry_run)
     tokens = total_tokens(entries)
     gain = max(0.0, model / max(offline, 1.0) - 1)
+    failed = [entry for entry in entries if entry.outcome == "failed"]
     return Spending(
         roles=usage_rows(entries),
         rounds=_rounds(entries, rows, dry_run),
@@ -30,6 +31,8 @@ def spending(entries: Sequence[Entry], rows: Sequence[Row], dry_run: bool) -> Sp
         model_rank=model,
         gain_per_1000_tokens=1000 * gain / tokens if tokens else 0.0,
         in_flight=sum(entry.outcome in ("in_flight", "abandoned") for entry in entries),
+        failed=len(failed),
+        failure=failed[-1].error.partition(": ")[2] if failed else "",
     )
 
 
@@ -54,6 +57,8 @@ def spending_lines(found: Spending) -> list[str]:
         lines.append(f"rounds that cost more than they gained: {named} ({sum(e.tokens for e in wasted)} tokens)")
     if found.in_flight:
         lines.append(f"{counted(found.in_flight, 'request')} in flight when a session ended, perhaps asked again")
+    if found.failed:
+        lines.append(f"{counted(found.failed, 'request')} got no answer, the last for: {found.failure}")
     if found.stopped:
         lines.append(f"models stopped: {found.stopped}")
     return lines

@@ -56,6 +56,10 @@ class Spending(Record):
     """How much the models' best is above the best without them (at least 1, the best baseline), per 1000 tokens."""
     in_flight: int = 0
     """Requests that a session left unanswered when it ended: they may have been asked again."""
+    failed: int = 0
+    """Requests that were given up without an answer."""
+    failure: str = ""
+    """What the last of them failed with."""
     stopped: str = ""
     """Why no model could be asked any more."""
 

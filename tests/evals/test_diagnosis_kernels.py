@@ -45,12 +45,13 @@ def draw(*shape: int) -> numpy.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("name", "grid", "threads"),
-    [("compute_full_grid", 12, 256), ("tail_one_block_more", 5, 64), ("partial_wave_few_blocks", 3, 128)],
+    ("name", "grid", "threads", "width"),
+    [("compute_full_grid", 3, 256, 4), ("tail_one_block_more", 5, 64, 1), ("partial_wave_few_blocks", 3, 128, 1)],
 )
-def test_chains(name: str, grid: int, threads: int) -> None:
+def test_chains(name: str, grid: int, threads: int, width: int) -> None:
     x, y = draw(3000), numpy.zeros(3000, numpy.float32)
-    run(name, "chain", ((grid,), (threads,)), (x, y, numpy.float32(0.99), numpy.float32(0.01), numpy.int32(3000)))
+    length = numpy.int32(3000 // width)
+    run(name, "chain", ((grid,), (threads,)), (x, y, numpy.float32(0.99), numpy.float32(0.01), length))
     wanted = x.astype(numpy.float64)
     for _ in range(128):
         wanted = wanted * 0.99 + 0.01
