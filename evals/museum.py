@@ -37,7 +37,10 @@ from .suite import read_shard
 SECRET_NAME = "WARPSMITH_MUSEUM_SECRET"
 """Set in this process; exhibits that find it anywhere have broken out."""
 MOST_HOST_MEMORY_BYTES = 8 << 30
-"""For one exhibit; a quarter of the machine's where that is less. Those that hoard memory go for ten gigabytes."""
+"""For one exhibit; an eighth of the machine's where that is less, since several are judged at once.
+
+Those that hoard memory go for ten gigabytes.
+"""
 _COMPILE_S = 75.0
 """Some exhibits hang while they compile; the slowest honest one builds a C++ extension in 50 s on a busy machine."""
 Report = Callable[[str], None]
@@ -62,7 +65,7 @@ def open_museum(folder: Path, gpu: int = 0, require_gpu: bool = False, dry_run: 
         dry_run=dry_run,
         racing=False,
         baseline_names=("eager",),
-        max_memory_bytes=min(MOST_HOST_MEMORY_BYTES, _machine_bytes() // 4),
+        max_memory_bytes=min(MOST_HOST_MEMORY_BYTES, _machine_bytes() // 8),
         compile_workers=max(3, (os.cpu_count() or 2) // 2),
         compile_limit_s=_COMPILE_S,
     )

@@ -12,6 +12,7 @@ import stat
 import sys
 import sysconfig
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from ...state.base import Record
@@ -196,6 +197,8 @@ def _outermost(paths: list[str]) -> list[str]:
 
 def _limit(box: Box) -> None:
     """Limits that CUDA survives: not RLIMIT_AS, which it does not. Memory is watched by the warden instead."""
+    with suppress(OSError):  # Where the machine runs out of memory all the same, this is what the kernel ends first.
+        Path("/proc/self/oom_score_adj").write_text("1000")
     for what, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, box.max_file_bytes),
