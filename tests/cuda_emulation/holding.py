@@ -4,24 +4,12 @@ import torch
 from cuda_emulation import emulation
 from cuda_emulation.loop_plans import program_of
 from programs.interpreter import run_plan
+from programs.sheets import H200
 
-from warpsmith.state.device import DeviceSheet
 from warpsmith.state.program import ForwardPlan
 from warpsmith.state.sizes import value as number
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
 from warpsmith.sub_agents.slots import Setting
-
-H200 = DeviceSheet(
-    name="H200",
-    arch="sm_90",
-    sm_count=132,
-    l2_bytes=50 * 2**20,
-    shared_bytes_per_block=232448,
-    shared_bytes_per_sm=233472,
-    memory_bytes=141 * 10**9,
-    peak_bytes_per_s=4.8e12,
-    copy_bytes_per_s=4.3e12,
-)
 
 
 def draw(plan: ForwardPlan, rng_seed: int = 0, misaligned: bool = False) -> list[torch.Tensor]:

@@ -20,23 +20,12 @@ from typing import Any
 
 from programs.cover import cover_over
 from programs.matmul_cases import Case, answer, cases, large_cases, relative_error, tensors
+from programs.sheets import H200
 
-from warpsmith.state.device import DeviceSheet
 from warpsmith.state.sizes import value as number
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
 from warpsmith.sub_agents.slots import Setting
 
-H200 = DeviceSheet(
-    name="H200",
-    arch="sm_90",
-    sm_count=132,
-    l2_bytes=50 * 2**20,
-    shared_bytes_per_block=232448,
-    shared_bytes_per_sm=233472,
-    memory_bytes=141 * 10**9,
-    peak_bytes_per_s=4.8e12,
-    copy_bytes_per_s=4.3e12,
-)
 _numbers = itertools.count()
 
 

@@ -21,27 +21,15 @@ import torch
 from programs import examples
 from programs.cover import cover_over
 from programs.interpreter import run_plan
+from programs.sheets import H200
 from programs.triton_loop_cases import Case, cases
 
-from warpsmith.state.device import DeviceSheet
 from warpsmith.state.program import ForwardPlan, LoopProgram
 from warpsmith.state.sizes import value
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
 from warpsmith.sub_agents.slot_moves import spread
 from warpsmith.sub_agents.slots import Setting
 from warpsmith.sub_agents.templates.registry import templates
-
-H200 = DeviceSheet(
-    name="H200",
-    arch="sm_90",
-    sm_count=132,
-    l2_bytes=50 * 2**20,
-    shared_bytes_per_block=232448,
-    shared_bytes_per_sm=233472,
-    memory_bytes=141 * 10**9,
-    peak_bytes_per_s=4.8e12,
-    copy_bytes_per_s=4.3e12,
-)
 
 
 def program_of(plan: ForwardPlan) -> LoopProgram:

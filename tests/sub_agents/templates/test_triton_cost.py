@@ -4,25 +4,13 @@ from typing import Any
 
 import pytest
 from programs import examples
+from programs.sheets import H200
 
-from warpsmith.state.device import DeviceSheet
 from warpsmith.state.program import Load, LoopProgram, Statement, Store
 from warpsmith.sub_agents.kernel_source import Template
 from warpsmith.sub_agents.templates.registry import templates
 from warpsmith.sub_agents.templates.triton_expression import Printer
 from warpsmith.sub_agents.templates.triton_row import row_shape, tile_code
-
-H200 = DeviceSheet(
-    name="H200",
-    arch="sm_90",
-    sm_count=132,
-    l2_bytes=50 * 2**20,
-    shared_bytes_per_block=232448,
-    shared_bytes_per_sm=233472,
-    memory_bytes=141 * 10**9,
-    peak_bytes_per_s=4.8e12,
-    copy_bytes_per_s=4.3e12,
-)
 
 
 def template(name: str) -> Template:
