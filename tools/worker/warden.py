@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,8 @@ from . import linux, sandbox
 _POLL_S = 0.05
 _POLLS_A_LOOK = 4
 """The scratch folder is looked through every so many polls."""
+_WAKING = frozenset((signal.SIGTERM, signal.SIGCHLD))
+"""What ends a wait at once: an order to stop, and the boxed process's end. The next candidate waits for that."""
 _MOST_ENTRIES = 100_000
 _RESIDENT = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
 _PROPORTIONAL = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
@@ -25,21 +26,20 @@ _PROPORTIONAL = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
 def guard(box: sandbox.Box, max_memory_bytes: int, report_fd: int, body: Callable[[list[str]], None]) -> None:
     """Runs `body(notes)` boxed in a new process, watches it, writes how it ended to `report_fd`, never returns."""
     os.setsid()
-    stop = {"asked": False}
-    signal.signal(signal.SIGTERM, lambda *_: stop.update(asked=True))
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WAKING)  # before the fork: a signal that comes first waits for the watch
     linux.prctl_subreaper()
     linux.prctl_death_signal(signal.SIGKILL)
     missing = sandbox.unshare_namespaces(box)
     boxed = os.fork()
     if boxed == 0:
         _run_boxed(box, missing, body)
-    reason = _watch(boxed, max_memory_bytes, stop, box, namespaced=not missing)
+    reason = _watch(boxed, max_memory_bytes, box, namespaced=not missing)
     os.write(report_fd, json.dumps(reason).encode())
     os._exit(0)
 
 
 def _run_boxed(box: sandbox.Box, missing: str, body: Callable[[list[str]], None]) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAKING)
     try:
         notes = sandbox.enter(box, namespaced=not missing)
         body([missing, *notes] if missing else notes)
@@ -48,9 +48,7 @@ def _run_boxed(box: sandbox.Box, missing: str, body: Callable[[list[str]], None]
         os._exit(0)
 
 
-def _watch(
-    boxed: int, max_memory_bytes: int, stop: dict[str, bool], box: sandbox.Box, namespaced: bool
-) -> dict[str, object]:
+def _watch(boxed: int, max_memory_bytes: int, box: sandbox.Box, namespaced: bool) -> dict[str, object]:
     why = "exit"
     status = None
     polls = 0
@@ -59,8 +57,7 @@ def _watch(
         pid, found = os.waitpid(boxed, os.WNOHANG)
         if pid:
             status = found
-        elif stop["asked"] or why != "exit":
-            why = why if why != "exit" else "killed"
+        elif why != "exit":
             os.kill(boxed, signal.SIGKILL)
             _, status = os.waitpid(boxed, 0)
         elif _memory_bytes(boxed, namespaced, max_memory_bytes) > max_memory_bytes:
@@ -68,7 +65,9 @@ def _watch(
         elif polls % _POLLS_A_LOOK == 0 and _disk_bytes(box.origin or box.scratch) > box.max_scratch_bytes:
             why = "disk"
         else:
-            time.sleep(_POLL_S)
+            woken = signal.sigtimedwait(_WAKING, _POLL_S)
+            if woken is not None and woken.si_signo == signal.SIGTERM:
+                why = "killed"
     if not namespaced:
         # A pid namespace ends with its first process; and /proc shows only the dead namespace by now.
         _end_orphans()
