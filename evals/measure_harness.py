@@ -29,9 +29,9 @@ from ..state.problem import Problem
 from ..tools.harness import Harness
 from . import provenance
 from .bench import Bench
+from .bench_command import say
 from .museum_report import Row
 from .result_file import write_whole
-from .run_suite import say
 from .suite import select
 
 LANGUAGES: tuple[Language, ...] = ("triton", "cuda")

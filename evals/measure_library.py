@@ -22,13 +22,13 @@ from typing import Any
 
 from ..graph.api import optimize
 from ..graph.services import Collaborators
-from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
+from ..state.errors import InfraError, InvalidInput, InvalidProblem
 from ..state.trajectory import Result
 from . import provenance
 from .bench import Bench
+from .bench_command import BenchCommand, bench_settings, kept_rows, say
 from .derived_problems import derived_source
 from .library_rows import COMPARED, LibraryResults, LibraryRow, add_row, best_at, load, row_of
-from .run_search import say
 from .suite import SuiteProblem, select
 
 PROBLEMS = (
@@ -37,6 +37,12 @@ PROBLEMS = (
     "decode_projection,linear_gelu,weight_gradient,pairwise_distances,attention_scores,gated_projection"
 )
 """Six of every family."""
+COMMAND = BenchCommand(
+    name="measure_library",
+    description="Library's worth; a dry run compares nothing.",
+    topic="library",
+    problems=PROBLEMS,
+)
 DONE = (*COMPARED, "refused")
 """Rows that are not measured again."""
 Optimise = Callable[[Path, int, Path | None], Result]
@@ -94,31 +100,16 @@ def optimiser(bench: Bench, settings: dict[str, Any]) -> Optimise:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.measure_library", description="Library's worth.")
-    parser.add_argument("--out", type=Path, default=Path("docs/results/library.json"))
-    parser.add_argument("--baselines", type=Path, help="file of cached baseline times, read and added to")
-    parser.add_argument("--problems", default=PROBLEMS, help="comma-separated names of the suite")
+    parser = COMMAND.parser()
     parser.add_argument("--budget", type=int, default=6, help="evaluations of each run that is compared")
     parser.add_argument("--seed-budget", type=int, default=18, help="evaluations of the run that fills the library")
-    parser.add_argument("--shard", default="0/1", help="i/n: every n-th problem from i")
-    parser.add_argument("--gpu", type=int, default=0)
-    parser.add_argument("--runs", type=Path, default=Path("runs/library"))
-    parser.add_argument("--dry-run", action="store_true", help="never use a GPU: compares nothing")
-    parser.add_argument("--require-gpu", action="store_true")
-    parser.add_argument("--commit", default="")
     return parser.parse_args(arguments)
 
 
 def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
     if options.dry_run and options.require_gpu:
         raise InvalidInput("--dry-run and --require-gpu exclude each other; give one of them")
-    settings: dict[str, Any] = {
-        "gpu": options.gpu,
-        "out": str(options.runs / f"gpu{options.gpu}"),
-        "baselines": str(options.baselines) if options.baselines else None,
-        "dry_run": True if options.dry_run else None,
-        "require_gpu": options.require_gpu,
-    }
+    settings = bench_settings(options)
     problems = select(options.problems, options.shard)
     with closing(Bench(**settings)) as bench:
         device = bench.harness.device()
@@ -129,16 +120,16 @@ def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
             dry_run=device.simulated,
             versions=device.versions,
             commit=provenance.commit(options.commit),
-            command=provenance.command("warpsmith.evals.measure_library", arguments),
+            command=provenance.command(COMMAND.module, arguments),
         )
         done = {row.problem for row in load(options.out, about).rows if row.status in DONE}
-        rows = []
-        for problem in problems:
-            if problem.name not in done:
-                row = measured(problem, optimiser(bench, settings), options.seed_budget, options.budget)
-                rows.append(row.model_copy(update={"commit": about.commit}))
-                add_row(options.out, rows[-1], about)
-                say(line(row))
+
+        def measure(problem: SuiteProblem) -> LibraryRow:
+            row = measured(problem, optimiser(bench, settings), options.seed_budget, options.budget)
+            return row.model_copy(update={"commit": about.commit})
+
+        pending = [problem for problem in problems if problem.name not in done]
+        rows = kept_rows(pending, measure, lambda row: add_row(options.out, row, about), line)
     if about.dry_run:
         say("measure_library: a dry run verifies nothing, so no library was filled and nothing is compared")
     return 1 if any(row.status == "failed" for row in rows) else 0
@@ -154,14 +145,7 @@ def line(row: LibraryRow) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    try:
-        return run(options, arguments)
-    except WarpsmithError as error:
-        say(f"measure_library: {error}")
-        return 2
-    except KeyboardInterrupt:
-        say(f"measure_library: interrupted; what is done is in {options.out}")
-        return 130
+    return COMMAND.exit_status(options.out, lambda: run(options, arguments))
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from ..tools.harness_settings import HarnessSettings
 from ..tools.local import open_harness
 from ..tools.work import floor_work
 from . import provenance
+from .bench_command import say
 from .diagnosis_set import COUNTERS, KnownKernel, Recorded, Recording, collect, load
 from .result_file import write_whole
-from .run_suite import say
 
 
 def record(harness: Harness, kernel: KnownKernel) -> Recorded:

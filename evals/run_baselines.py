@@ -18,7 +18,7 @@ from ..state.errors import InfraError, InvalidProblem, WarpsmithError
 from ..state.timing import Baselines
 from ..state.wording import counted
 from .bench import Bench
-from .run_suite import say
+from .bench_command import say
 from .suite import SuiteProblem, select
 
 

@@ -28,8 +28,8 @@ from ..state.evaluation import Status
 from ..tools.harness import Harness
 from ..tools.local import HarnessSettings, open_harness
 from . import provenance
+from .bench_command import say
 from .result_file import write_whole
-from .run_suite import say
 
 FOLDER = Path(__file__).parent / "endurance"
 ILL_ONE_IN = 10

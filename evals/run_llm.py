@@ -24,15 +24,17 @@ from ..graph.services import Collaborators, open_harness_for
 from ..graph.settings import make_context
 from ..state.base import digest
 from ..state.channels import Context
-from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
+from ..state.errors import InfraError, InvalidInput, InvalidProblem
 from ..sub_agents.llm.written import WrittenAnswers, WrittenModel, read_written
 from ..tools.harness import Harness
 from . import provenance
+from .bench_command import BenchCommand, bench_settings, kept_rows
 from .llm.report import Judged, LlmReport, LlmRow, answer_rows, load, row_of, save
 from .suite import read_shard
 
 FOLDER = Path(__file__).parent / "llm"
 ANSWERS, PROBLEMS = FOLDER / "answers", FOLDER / "problems"
+COMMAND = BenchCommand(name="run_llm", description="Runs with written answers.", topic="llm", resumes=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,23 +79,21 @@ def run_case(case: Case, harness: Harness, settings: dict[str, Any], commit: str
 
 def run_all(chosen: list[Case], run: Callable[[Case], LlmRow], keep: Callable[[LlmRow], None]) -> list[LlmRow]:
     """Every case's row, kept as soon as it is there: a failure of one must not cost the others."""
-    rows = []
-    for case in chosen:
-        try:
-            row = run(case)
-        except InvalidProblem as error:
-            row = _failed(case, "invalid_problem", str(error))
-        except InfraError as error:
-            row = _failed(case, "infra_error", str(error))
-        except InvalidInput:
-            raise
-        except Exception as error:  # noqa: BLE001 - a defect met on one problem is that problem's row, with its trace
-            traceback.print_exc()
-            row = _failed(case, "crashed", f"{type(error).__name__}: {error}")
-        keep(row)
-        rows.append(row)
-        say(line_of(row))
-    return rows
+    return kept_rows(chosen, lambda case: _run_or_failed(case, run), keep, line_of)
+
+
+def _run_or_failed(case: Case, run: Callable[[Case], LlmRow]) -> LlmRow:
+    try:
+        return run(case)
+    except InvalidProblem as error:
+        return _failed(case, "invalid_problem", str(error))
+    except InfraError as error:
+        return _failed(case, "infra_error", str(error))
+    except InvalidInput:
+        raise
+    except Exception as error:  # noqa: BLE001 - a defect met on one problem is that problem's row, with its trace
+        traceback.print_exc()
+        return _failed(case, "crashed", f"{type(error).__name__}: {error}")
 
 
 def _failed(case: Case, status: str, message: str) -> LlmRow:
@@ -116,73 +116,38 @@ def line_of(row: LlmRow) -> str:
     return " ".join(cell for cell in cells if cell) + f" ({row.seconds:.1f} s)"
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.run_llm", description="Runs with written answers.")
-    parser.add_argument("--out", type=Path, default=Path("docs/results/llm.json"), help="result file, merged into")
-    parser.add_argument("--baselines", type=Path, help="file of cached baseline times, read and added to")
-    parser.add_argument("--problems", default="", help="comma-separated names; all by default")
-    parser.add_argument("--shard", default="0/1", help="i/n: every n-th problem from i")
-    parser.add_argument("--gpu", type=int, default=0, help="index of the GPU to measure on")
-    parser.add_argument("--runs", type=Path, default=Path("runs/llm"), help="folder for the run directories")
-    parser.add_argument("--resume", action="store_true", help="run only what is not done yet")
-    parser.add_argument("--dry-run", action="store_true", help="never use a GPU")
-    parser.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU")
-    parser.add_argument("--commit", default="", help="commit to state; by default WARPSMITH_COMMIT or git's")
-    return parser.parse_args(arguments)
-
-
-def settings_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Settings that are not the answers' own."""
-    return {
-        "gpu": options.gpu,
-        "out": str(options.runs / f"gpu{options.gpu}"),  # Two processes must not share a harness's scratch folder.
-        "baselines": str(options.baselines) if options.baselines else None,
-        "dry_run": True if options.dry_run else None,
-        "require_gpu": options.require_gpu,
-        "max_concurrency": 1,  # The order of asks decides which answer each gets.
-    }
-
-
 def pending(chosen: list[Case], out: Path) -> list[Case]:
     """The cases that a resumed run still has to do."""
     done = {row.problem: row.source_id for row in load(out).rows if row.done}
     return [case for case in chosen if done.get(case.name) != case.source_id]
 
 
-def say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
+    chosen = cases(options.problems, options.shard)
+    chosen = pending(chosen, options.out) if options.resume else chosen
+    settings = {**bench_settings(options), "max_concurrency": 1}  # The order of asks decides which answer each gets.
+    context: Context = make_context(settings)
+    commit = provenance.commit(options.commit)
+    with closing(open_harness_for(context)) as harness:
+        device = harness.device()
+        report = LlmReport(
+            gpu=device.name,
+            versions=device.versions,
+            commit=commit,
+            command=provenance.command(COMMAND.module, arguments),
+            dry_run=device.simulated,
+        )
+        rows = run_all(
+            chosen,
+            lambda case: run_case(case, harness, settings, commit),
+            lambda row: save(options.out, report.model_copy(update={"rows": (row,)})),
+        )
+    return 0 if all(row.status in ("passed", "unverified") for row in rows) else 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parse(arguments)
-    try:
-        chosen = cases(options.problems, options.shard)
-        chosen = pending(chosen, options.out) if options.resume else chosen
-        settings = settings_of(options)
-        context: Context = make_context(settings)
-        commit = provenance.commit(options.commit)
-        with closing(open_harness_for(context)) as harness:
-            device = harness.device()
-            report = LlmReport(
-                gpu=device.name,
-                versions=device.versions,
-                commit=commit,
-                command=provenance.command("warpsmith.evals.run_llm", arguments),
-                dry_run=device.simulated,
-            )
-            rows = run_all(
-                chosen,
-                lambda case: run_case(case, harness, settings, commit),
-                lambda row: save(options.out, report.model_copy(update={"rows": (row,)})),
-            )
-    except WarpsmithError as error:
-        say(f"run_llm: {error}")
-        return 2
-    except KeyboardInterrupt:
-        say(f"run_llm: interrupted; what is done is in {options.out}, and --resume goes on")
-        return 130
-    return 0 if all(row.status in ("passed", "unverified") for row in rows) else 1
+    options = COMMAND.parser().parse_args(arguments)
+    return COMMAND.exit_status(options.out, lambda: run(options, arguments))
 
 
 if __name__ == "__main__":

@@ -23,11 +23,12 @@ from ..graph.api import optimize
 from ..graph.services import Collaborators
 from ..state.base import Record
 from ..state.channels import Context
-from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
+from ..state.errors import InfraError, InvalidInput, InvalidProblem
 from ..state.scores import geometric_mean
 from ..state.trajectory import Result
 from . import provenance
 from .bench import Bench
+from .bench_command import BenchCommand, bench_settings, kept_rows
 from .result_file import locked, write_whole
 from .suite import SuiteProblem, select
 
@@ -43,6 +44,9 @@ VARIANTS: dict[str, dict[str, object]] = {
 """Settings by name; the default is stage `hardened`. Stage `correctness` is execution feedback only."""
 PROBLEMS = "decode_projection,group_norm_silu,masked_mean_pool,linear_gelu,log_softmax_vocabulary,bias_gelu_tanh"
 """Of every family; the first is a product with a few vectors."""
+COMMAND = BenchCommand(name="run_search", description="Compares variants.", topic="search", problems=PROBLEMS)
+DONE = ("passed", "nothing", "estimated")
+"""Rows that are not run again."""
 
 
 class SearchRow(Record):
@@ -158,18 +162,9 @@ def runner(bench: Bench, settings: dict[str, Any]) -> Callable[[Path], Result]:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.run_search", description="Compares variants.")
-    parser.add_argument("--out", type=Path, default=Path("docs/results/search.json"))
-    parser.add_argument("--baselines", type=Path, help="file of cached baseline times, read and added to")
-    parser.add_argument("--problems", default=PROBLEMS, help="comma-separated names of the suite")
+    parser = COMMAND.parser()
     parser.add_argument("--variants", default=",".join(VARIANTS), help="comma-separated names")
-    parser.add_argument("--budget", type=int, default=Context().budget)
-    parser.add_argument("--shard", default="0/1", help="i/n: every n-th problem from i")
-    parser.add_argument("--gpu", type=int, default=0)
-    parser.add_argument("--runs", type=Path, default=Path("runs/search"))
-    parser.add_argument("--dry-run", action="store_true", help="never use a GPU")
-    parser.add_argument("--require-gpu", action="store_true")
-    parser.add_argument("--commit", default="")
+    parser.add_argument("--budget", type=int, default=Context().budget, help="candidates to evaluate in each run")
     return parser.parse_args(arguments)
 
 
@@ -178,56 +173,37 @@ def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
     unknown = [name for name in variants if name not in VARIANTS]
     if unknown:
         raise InvalidInput(f"--variants: no {unknown[0]!r}; known: {', '.join(VARIANTS)}")
-    commit = provenance.commit(options.commit)
-    about = SearchFile(
-        budget=options.budget, commit=commit, command=provenance.command("warpsmith.evals.run_search", arguments)
-    )
     problems = select(options.problems, options.shard)
     done = {(row.problem, row.variant) for row in load(options.out, options.budget).rows if row.status in DONE}
-    failed = False
-    harness_settings: dict[str, Any] = {
-        "gpu": options.gpu,
-        "out": str(options.runs / f"gpu{options.gpu}"),
-        "baselines": str(options.baselines) if options.baselines else None,
-        "dry_run": True if options.dry_run else None,
-        "require_gpu": options.require_gpu,
-        "budget": options.budget,
-    }
-    with closing(Bench(**harness_settings)) as bench:
+    pending = [(each, variant) for each in problems for variant in variants if (each.name, variant) not in done]
+    settings = {**bench_settings(options), "budget": options.budget}
+    with closing(Bench(**settings)) as bench:
         device = bench.harness.device()
-        about = about.model_copy(update={"gpu": device.name, "versions": device.versions})
-        for problem in problems:
-            for variant in variants:
-                if (problem.name, variant) in done:
-                    continue
+        about = SearchFile(
+            budget=options.budget,
+            gpu=device.name,
+            versions=device.versions,
+            commit=provenance.commit(options.commit),
+            command=provenance.command(COMMAND.module, arguments),
+        )
 
-                settings = {**harness_settings, **VARIANTS[variant]}
-                row = run_variant(problem, variant, runner(bench, settings), commit)
-                failed = failed or row.status not in DONE
-                add_row(options.out, row, about)
-                shown = f"{row.speedup:.3f}x" if row.speedup else row.status
-                say(f"{problem.name:<24} {variant:<18} {shown} {row.verdict} ({row.tried} tried)")
-    return 1 if failed else 0
+        def measure(one: tuple[SuiteProblem, str]) -> SearchRow:
+            problem, variant = one
+            return run_variant(problem, variant, runner(bench, {**settings, **VARIANTS[variant]}), about.commit)
 
-
-DONE = ("passed", "nothing", "estimated")
+        rows = kept_rows(pending, measure, lambda row: add_row(options.out, row, about), line)
+    return 0 if all(row.status in DONE for row in rows) else 1
 
 
-def say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+def line(row: SearchRow) -> str:
+    """A row for a person."""
+    shown = f"{row.speedup:.3f}x" if row.speedup else row.status
+    return f"{row.problem:<24} {row.variant:<18} {shown} {row.verdict} ({row.tried} tried)"
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    try:
-        return run(options, arguments)
-    except WarpsmithError as error:
-        say(f"run_search: {error}")
-        return 2
-    except KeyboardInterrupt:
-        say(f"run_search: interrupted; what is done is in {options.out}")
-        return 130
+    return COMMAND.exit_status(options.out, lambda: run(options, arguments))
 
 
 if __name__ == "__main__":

@@ -17,19 +17,20 @@ import traceback
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from ..state.base import Record, digest
 from ..state.channels import Context
-from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
+from ..state.errors import InfraError, InvalidInput, InvalidProblem
 from ..state.trajectory import Result
 from . import provenance
 from .bench import Bench
+from .bench_command import BenchCommand, bench_settings, say
 from .suite import SuiteProblem, select
 from .suite_report import SuiteReport, SuiteRow, load, row_of, save
 from .tables import suite_lines
 
 Optimize = Callable[[Path], Result]
+COMMAND = BenchCommand(name="run_suite", description="Runs the problem suite.", topic="suite", resumes=True)
 
 
 class SuiteRun(Record):
@@ -126,64 +127,35 @@ def progress(row: SuiteRow) -> str:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m warpsmith.evals.run_suite", description="Runs the problem suite.")
-    parser.add_argument("--out", type=Path, default=Path("docs/results/suite.json"), help="result file, merged into")
-    parser.add_argument("--baselines", type=Path, help="file of cached baseline times, read and added to")
-    parser.add_argument("--problems", default="", help="comma-separated names; all by default")
-    parser.add_argument("--shard", default="0/1", help="i/n: every n-th problem from i")
-    parser.add_argument("--gpu", type=int, default=0, help="index of the GPU to measure on")
+    parser = COMMAND.parser()
     parser.add_argument("--budget", type=int, default=Context().budget, help="candidates to evaluate per problem")
     parser.add_argument("--seconds", type=float, default=600.0, help="wall time per problem")
     parser.add_argument("--languages", choices=("triton", "cuda", "both"), default="both")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--runs", type=Path, default=Path("runs/suite"), help="folder for the run directories")
     parser.add_argument("--winners", type=Path, help="folder to copy each winning kernel to")
-    parser.add_argument("--resume", action="store_true", help="run only what is not done yet")
-    parser.add_argument("--dry-run", action="store_true", help="never use a GPU")
-    parser.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU")
-    parser.add_argument("--commit", default="", help="commit to state; by default WARPSMITH_COMMIT or git's")
     return parser.parse_args(arguments)
 
 
-def bench(options: argparse.Namespace, settings: dict[str, Any]) -> Bench:
-    return Bench(
-        **settings,
-        gpu=options.gpu,
-        out=str(options.runs / f"gpu{options.gpu}"),  # Two processes must not share a harness's scratch folder.
-        baselines=str(options.baselines) if options.baselines else None,
-        dry_run=True if options.dry_run else None,
-        require_gpu=options.require_gpu,
+def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
+    settings = {name: getattr(options, name) for name in ("budget", "seconds", "languages", "seed")}
+    asked = SuiteRun(
+        problems=select(options.problems, options.shard),
+        out=options.out,
+        commit=provenance.commit(options.commit),
+        command=provenance.command(COMMAND.module, arguments),
+        resume=options.resume,
+        settings=settings,
+        winners=options.winners,
     )
-
-
-def say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    with closing(Bench(**settings, **bench_settings(options))) as bench:
+        rows = run_suite(asked, bench.optimize, say)
+    say("\n" + "\n".join(suite_lines(load(options.out))))
+    return 0 if all(row.status in ("passed", "unverified") for row in rows) else 1
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    settings = {name: getattr(options, name) for name in ("budget", "seconds", "languages", "seed")}
-    try:
-        run = SuiteRun(
-            problems=select(options.problems, options.shard),
-            out=options.out,
-            commit=provenance.commit(options.commit),
-            command=provenance.command("warpsmith.evals.run_suite", arguments),
-            resume=options.resume,
-            settings=settings,
-            winners=options.winners,
-        )
-        with closing(bench(options, settings)) as opened:
-            rows = run_suite(run, opened.optimize, say)
-        say("\n" + "\n".join(suite_lines(load(options.out))))
-    except WarpsmithError as error:
-        say(f"run_suite: {error}")
-        return 2
-    except KeyboardInterrupt:
-        say(f"run_suite: interrupted; what is done is in {options.out}, and --resume goes on")
-        return 130
-    return 0 if all(row.status in ("passed", "unverified") for row in rows) else 1
+    return COMMAND.exit_status(options.out, lambda: run(options, arguments))
 
 
 if __name__ == "__main__":
