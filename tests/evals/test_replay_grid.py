@@ -4,28 +4,16 @@ from random import Random
 
 import pytest
 from programs import examples
+from programs.sheets import H200
 
 from warpsmith.evals.compare_strategies import against, report_of, search_problem, spread_of, steps_to
 from warpsmith.evals.replay_grid import Grid, load_grids, open_grid, save_grid
 from warpsmith.evals.replay_search import StrategySearch, curve_of, random_curve, tpe_curve
 from warpsmith.evals.search_plot import plot_svg
 from warpsmith.graph.search import STRATEGIES, strategy_named
-from warpsmith.state.device import DeviceSheet
 from warpsmith.state.errors import InvalidInput
 from warpsmith.state.plan import Plan
 from warpsmith.state.problem import Problem, Workload
-
-DEVICE = DeviceSheet(
-    name="made up",
-    arch="sm_90",
-    sm_count=132,
-    l2_bytes=50 * 2**20,
-    shared_bytes_per_block=232448,
-    shared_bytes_per_sm=233472,
-    memory_bytes=141 * 10**9,
-    peak_bytes_per_s=4.8e12,
-    copy_bytes_per_s=4.3e12,
-)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +21,7 @@ def grid() -> Grid:
     """A softmax whose time is a product of one factor a choice, with one setting in twenty failing."""
     problem = Problem(name="softmax", path="softmax.py", source="", workloads=(Workload(name="default"),))
     plan = Plan(summary="", strategies=(), forward=examples.softmax(4096, 4096))
-    opened = open_grid(problem, plan, DEVICE, 150)
+    opened = open_grid(problem, plan, H200, 150)
     rng, factors = Random(3), dict[object, float]()
     entries = []
     for entry in opened.entries:

@@ -1,10 +1,10 @@
 """The offline writer: what it proposes for each directive, and that it never repeats itself."""
 
 from programs import examples
+from programs.sheets import H200
 
 from warpsmith.state.brief import Brief, Scored
 from warpsmith.state.candidate import Candidate
-from warpsmith.state.device import DeviceSheet
 from warpsmith.state.evaluation import CompileReport, Evaluation, Status
 from warpsmith.state.plan import Plan
 from warpsmith.state.problem import Problem, Workload
@@ -23,22 +23,11 @@ class Model(nn.Module):
     def forward(self, x):
         return torch.softmax(x, -1)
 """
-DEVICE = DeviceSheet(
-    name="H200",
-    arch="sm_90",
-    sm_count=132,
-    l2_bytes=50 * 2**20,
-    shared_bytes_per_block=232448,
-    shared_bytes_per_sm=233472,
-    memory_bytes=141 * 10**9,
-    peak_bytes_per_s=4.8e12,
-    copy_bytes_per_s=4.3e12,
-)
 
 
 def brief(forward: ForwardPlan | None, **fields: object) -> Brief:
     problem = Problem(name="p", path="p.py", source=SOURCE, workloads=(Workload(name="default"),))
-    known = {"problem": problem, "device": DEVICE, "language": "triton", "directive": "explore"}
+    known = {"problem": problem, "device": H200, "language": "triton", "directive": "explore"}
     return Brief.model_validate({**known, "plan": Plan(summary="", strategies=(), forward=forward), **fields})
 
 
@@ -215,5 +204,5 @@ def test_a_small_space_is_tuned_as_a_grid() -> None:
 
 
 def test_a_large_space_is_never_enumerated() -> None:
-    (space,) = TritonWriter()._spaces(brief(softmax()).plan, DEVICE).values()
+    (space,) = TritonWriter()._spaces(brief(softmax()).plan, H200).values()
     assert small_grid(space, space.promising()[0]) == []
