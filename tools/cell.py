@@ -19,6 +19,9 @@ class Cell:
         self._request = request
         self.deadline_s = deadline_s
         """How long the judge may take over what is in it."""
+        box = request.box or {}
+        self.folder = Path(box.get("origin") or box.get("scratch", ""))
+        """Where its scratch folder lies outside."""
         self.pid, self.channel = server.spawn(request)
         self.notes: list[str] = []
 
@@ -33,7 +36,7 @@ class Cell:
     def __exit__(self, *_: object) -> None:
         self.end()
         if self._request.box is not None:
-            scratch_folder.remove(Path(self._request.box["scratch"]))
+            scratch_folder.remove(self.folder)
 
     def wait_until_ready(self) -> None:
         """Nothing of the candidate ran yet, so a failure is ours: raises InfraError."""

@@ -2,7 +2,8 @@
 
 A worker runs the candidate's forward on fake tensors: kernels compile for the target architecture and are never
 launched. What it compiled stays in a folder that becomes the candidate's scratch, at the same path for the compiler
-and for the run (Triton's cache files hold absolute paths), so running it later finds everything compiled.
+and for the run (Triton's cache files hold absolute paths), so running it later finds everything compiled. Where boxes
+have a view of their own, that path is one for all candidates.
 """
 
 import threading
@@ -59,12 +60,14 @@ class CompilePool:
         self._work_dir = work_dir
         self._device = device
         self._slots = threading.Semaphore(workers)
+        self.shown_at: Path | None = None
+        """Where every box shows its scratch folder; None where boxes see the machine's own file system."""
         self._known: dict[str, Compiled] = {}
         self._lock = threading.Lock()
 
     def compile(self, problem: Problem, candidate: Candidate, hidden: Sequence[Workload] = ()) -> Compiled:
         """Compiles, or answers from memory or from the work folder. What fails on hidden workloads only is not told."""
-        key = digest(problem.id, candidate.id, self._device.arch, self._device.versions)[:20]
+        key = digest(problem.id, candidate.id, self._device.arch, self._device.versions, str(self.shown_at))[:20]
         with self._lock:
             known = self._known.get(key) or self._kept(key)
         if known is not None:
@@ -100,22 +103,26 @@ class CompilePool:
         return found
 
     def box_of(self, compiled: Compiled, candidate: Candidate) -> Path:
-        """Where a candidate's scratch folder lies, for its compiler and for every run."""
-        return self._work_dir / "boxes" / (compiled.key or candidate.id)
+        """Where a candidate's scratch folder is from inside, for its compiler and for every run."""
+        return self.shown_at or self._work_dir / "boxes" / (compiled.key or candidate.id)
 
     def fresh_box(self, compiled: Compiled, candidate: Candidate, folder: Path | None = None) -> Path:
         """A scratch folder with the compiled caches and nothing that an earlier run of the candidate left behind.
 
-        By default where it always lies; another `folder` has to be shown there for Triton to find its caches.
+        By default where it is from inside; another `folder` has to be shown there for Triton to find its caches.
         """
         box = folder or self.box_of(compiled, candidate)
         scratch_folder.remove(box)
         box.mkdir(parents=True)
+        self.fill(box, compiled, candidate)
+        return box
+
+    def fill(self, box: Path, compiled: Compiled, candidate: Candidate) -> None:
+        """Puts compiled caches and source into a scratch folder that is new."""
         master = self._work_dir / "compiled" / compiled.key
         if compiled.key and master.exists():
             scratch_folder.copy_files(master, box)
         scratch_folder.write_source(box, candidate.source)
-        return box
 
     def _compile(self, problem: Problem, candidate: Candidate, key: str, hidden: Sequence[Workload]) -> Compiled:
         started = time.monotonic()
@@ -123,15 +130,17 @@ class CompilePool:
         scratch_folder.remove(folder)
         folder.mkdir(parents=True)
         scratch_folder.write_source(folder, candidate.source)
-        box = {"scratch": str(folder), "hidden": [str(self._work_dir)], "masked": [problem.path]}
+        shown = self.shown_at or folder
+        hidden_folders = [str(self._work_dir)]
+        box = {"scratch": str(shown), "origin": str(folder), "hidden": hidden_folders, "masked": [problem.path]}
         pid, channel = self._server.spawn(Spawn("compile", {"arch": self._device.arch}, box, _MEMORY_BYTES))
         started_up = False
         try:
             wire.receive(channel, _START_S)
             started_up = True
-            shown, unseen = ([list(workload.inputs) for workload in some] for some in (problem.workloads, hidden))
-            order = {"path": str(folder / "candidate.py"), "init": problem.init_arguments}
-            wire.send(channel, {**order, "workloads": shown, "hidden": unseen})
+            told, unseen = ([list(workload.inputs) for workload in some] for some in (problem.workloads, hidden))
+            order = {"path": str(shown / "candidate.py"), "init": problem.init_arguments}
+            wire.send(channel, {**order, "workloads": told, "hidden": unseen})
             body = printable(wire.receive(channel, self._limit_s, max_bytes=4 << 20).body)
         except wire.WireTimeout:
             body = {"ok": False, "error": f"compiling did not end within {self._limit_s:.0f} s"}

@@ -4,8 +4,6 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from ..state.timing import Baseline, Baselines
 from . import blocking_kernel, device_search, estimate, evidence, roofline
 from .baseline_file import BaselineFile
 from .cell import Cell
+from .cell_stock import CellPlan, CellStock
 from .compile_pool import Compiled, CompilePool
 from .compiler_output import decisive_line
 from .fork_server import Spawn
@@ -58,8 +57,6 @@ class LocalHarness:
         self._quiet = threading.RLock()
         """Held while anything is timed, and while a process opens its GPU context or is ended: after the GPU lock where
         both are held."""
-        self._waiting = threading.Semaphore(2)
-        """Cells alive at once: the one being judged, and the next."""
         self._judges: dict[str, JudgeHandle] = {}
         self._hidden: dict[str, tuple[Workload, ...]] = {}
         """Shapes that candidates are judged on and nobody is told, to compile for ahead."""
@@ -94,6 +91,16 @@ class LocalHarness:
         self.compiler = CompilePool(
             self._servers[0].client, self.work_dir, self._device, settings.compile_workers, settings.compile_limit_s
         )
+        if all(self._device.sandbox[layer] == "on" for layer in ("namespaces", "mount view")):
+            self.compiler.shown_at = self.work_dir / "boxes" / "shown"
+        plan = CellPlan(
+            work_dir=self.work_dir,
+            params={"device": "cpu" if self.dry else "cuda:0", "blocker": self._blocker},
+            namespaces=settings.namespaces,
+            own_user=self._device.sandbox["user"] == "on",
+            max_memory_bytes=settings.max_memory_bytes,
+        )
+        self.cells = CellStock(self._server, self.compiler, plan, self._quiet)
         self.baselines = BaselineFile(settings.baseline_file)
         outside = Outside(self._server, self.work_dir, self.compiler, settings.max_memory_bytes)
         outside.namespaces = self._device.sandbox["namespaces"] == "on"
@@ -245,7 +252,7 @@ class LocalHarness:
         """
         for attempt in (1, 2):
             try:
-                with self._waiting, self._cell(problem, candidate, compiled) as cell, self._gpu_lock:
+                with self.cells.cell(problem, candidate, compiled) as cell, self._gpu_lock:
                     fields = {
                         "candidate": candidate.id,
                         "path": str(self.compiler.box_of(compiled, candidate) / "candidate.py"),
@@ -274,25 +281,6 @@ class LocalHarness:
         else:
             times.pop(found.candidate, None)
 
-    @contextmanager
-    def _cell(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> Iterator[Cell]:
-        """A ready process with its GPU context open; never started or ended while another is being timed."""
-        scratch = self.compiler.fresh_box(compiled, candidate)
-        params = {"device": "cpu" if self.dry else "cuda:0", "blocker": self._blocker}
-        request = Spawn("candidate", params, self._box(scratch, problem), self.settings.max_memory_bytes)
-        with ExitStack() as ending:
-            with self._quiet:
-                cell = Cell(self._server, request, _EVALUATE_S)
-                ending.callback(self._end, cell)
-                cell.wait_until_ready()
-            yield cell
-
-    def _end(self, cell: Cell) -> None:
-        """What it left running on the GPU must not slow whoever is timed next."""
-        with self._quiet:
-            cell.end()
-        cell.__exit__()
-
     def identity(self, problem: Problem) -> dict[str, Any]:
         """Times the reference against itself through the whole harness: `ratio`, `ms`, `status`.
 
@@ -308,14 +296,6 @@ class LocalHarness:
             f"the reference against itself reads {reply.get('ratio')}, not 1 ({reply.get('text') or reply['status']}): "
             "the machine is too noisy to time on; see `warpsmith doctor`"
         )
-
-    def _box(self, scratch: Path, problem: Problem) -> dict[str, Any]:
-        return {
-            "scratch": str(scratch),
-            "hidden": [str(self.work_dir)],
-            "masked": [problem.path],
-            "namespaces": self.settings.namespaces,
-        }
 
     def _complete(self, problem: Problem, candidate: Candidate, found: Evaluation, compiled: Any) -> Evaluation:
         """Adds the compile report, and in a dry run the estimate."""
@@ -337,6 +317,7 @@ class LocalHarness:
 
     def close(self) -> None:
         self._reader.close()
+        self.cells.close()
         self._close_judges()
         self._end_servers()
 

@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...state.base import Record
+from .. import scratch_folder
+from ..scratch_folder import NOBODY
 from . import linux
 
-NOBODY = 65534
 _OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm")
 _KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TRITON_INTERPRET")
 
@@ -227,9 +228,7 @@ def drop_privileges(box: Box, namespaced: bool) -> list[str]:
     if closed:
         # Where folders cannot be shown again by a mount, another user could not even import.
         return [f"user: same user as the harness, since others cannot enter {closed[0]}"]
-    for folder in (box.scratch, *(str(p) for p in Path(box.scratch).rglob("*"))):
-        # Links may have been planted by the candidate's compile: what they point at keeps its owner.
-        os.chown(folder, NOBODY, NOBODY, follow_symlinks=False)
+    scratch_folder.give_away(Path(box.scratch))  # The candidate's compile may have planted links in it.
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)

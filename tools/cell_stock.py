@@ -1,0 +1,135 @@
+"""Boxed processes for candidates, one of them ready ahead.
+
+To open a process's GPU context takes longer than most of what a candidate is asked. So where every box shows its own
+scratch folder at one path (`CompilePool.shown_at`), the next process waits, boxed and empty, for a candidate to be put
+into its folder.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from ..state.candidate import Candidate
+from ..state.errors import InfraError
+from ..state.problem import Problem
+from . import scratch_folder
+from .cell import Cell
+from .compile_pool import Compiled, CompilePool
+from .fork_server import ForkServer, Spawn
+
+_EVALUATE_S = 600.0
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """What all cells of a harness have in common."""
+
+    work_dir: Path
+    params: dict[str, Any] = field(default_factory=dict)
+    """For the process in it: its device, the blocking kernel."""
+    namespaces: bool = True
+    own_user: bool = False
+    """Whether the process runs as another user, to whom its scratch folder must belong."""
+    max_memory_bytes: int = 24 << 30
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A process for candidates of one problem that is there, or is being started."""
+
+    problem: str
+    cell: Future[Cell]
+
+
+class CellStock:
+    """Hands out cells. `quiet` is held while a process opens its GPU context or is ended: nothing is timed then."""
+
+    def __init__(self, server: ForkServer, compiler: CompilePool, plan: CellPlan, quiet: threading.RLock) -> None:
+        self._server = server
+        self._compiler = compiler
+        self._plan = plan
+        self._quiet = quiet
+        self._taken = threading.Semaphore(2)
+        """Cells with a candidate in them: the one that is being judged, and the next."""
+        self._lock = threading.Lock()
+        self._next: _Waiting | None = None
+        self._opener = ThreadPoolExecutor(1, "cell")
+        self._ahead = compiler.shown_at is not None
+
+    @contextmanager
+    def cell(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> Iterator[Cell]:
+        """A ready process with the candidate in its scratch folder and nothing of it loaded. Raises InfraError."""
+        with self._taken, ExitStack() as ending:
+            if self._ahead:
+                cell = self._take(problem)
+                ending.callback(self._end, cell)
+                self._compiler.fill(cell.folder, compiled, candidate)
+                if self._plan.own_user and os.geteuid() == 0:
+                    scratch_folder.give_away(cell.folder)
+            else:
+                cell = self._open(problem, self._compiler.fresh_box(compiled, candidate))
+                ending.callback(self._end, cell)
+            yield cell
+
+    def close(self) -> None:
+        """Ends the one that waits."""
+        with self._lock:
+            waiting, self._next = self._next, None
+        self._discard(waiting)
+        self._opener.shutdown()
+
+    def _take(self, problem: Problem) -> Cell:
+        """The process that waits, if it is for this problem and alive; another otherwise. Has the next one started."""
+        with self._lock:
+            waiting, self._next = self._next, None
+        cell = None
+        if waiting is not None and waiting.problem == problem.id:
+            try:
+                cell = waiting.cell.result()
+            except InfraError:
+                waiting = None  # Started anew here: what stopped that one may have passed.
+        if cell is None or "running" not in self._server.status(cell.pid):
+            self._discard(waiting)
+            cell = self._open_empty(problem)
+        with self._lock:
+            if self._next is None:
+                self._next = _Waiting(problem.id, self._opener.submit(self._open_empty, problem))
+        return cell
+
+    def _discard(self, waiting: _Waiting | None) -> None:
+        if waiting is not None and waiting.cell.exception() is None:
+            self._end(waiting.cell.result())
+
+    def _open_empty(self, problem: Problem) -> Cell:
+        folder = self._plan.work_dir / "boxes" / uuid4().hex
+        folder.mkdir(parents=True)
+        return self._open(problem, folder)
+
+    def _open(self, problem: Problem, folder: Path) -> Cell:
+        """Starts a process, and waits until it is boxed and has its GPU context."""
+        plan = self._plan
+        box = {
+            "scratch": str(self._compiler.shown_at or folder),
+            "origin": str(folder),
+            "hidden": [str(plan.work_dir)],
+            "masked": [problem.path],
+            "namespaces": plan.namespaces,
+        }
+        with ExitStack() as undo, self._quiet:
+            cell = Cell(self._server, Spawn("candidate", plan.params, box, plan.max_memory_bytes), _EVALUATE_S)
+            undo.callback(self._end, cell)
+            cell.wait_until_ready()
+            undo.pop_all()
+        return cell
+
+    def _end(self, cell: Cell) -> None:
+        """What it left running on the GPU must not slow whoever is timed next."""
+        with self._quiet:
+            cell.end()
+        cell.__exit__()
