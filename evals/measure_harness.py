@@ -3,9 +3,9 @@
     python -m warpsmith.evals.measure_harness --out docs/results/harness-h200.json --require-gpu
 
 - Identity: the reference handed in as a candidate, timed against itself. The ratio must be 1.
-- Seconds per evaluation: one candidate after the other, first with an empty compile cache, then with a full one; and
-  what each defence takes of it.
 - Candidates per minute: the writers' proposals, compiled while others are measured, from an empty cache.
+- Seconds per evaluation: the same candidates once more, one after the other, with the cache full; and what each defence
+  takes of it.
 - Flips: from a run of the museum's honest controls, ten verdicts each (`--flips-from`).
 """
 
@@ -101,8 +101,8 @@ def throughput(options: argparse.Namespace, language: Language) -> dict[str, Any
     """Rates for one language, each on a harness of its own, so that no verdict is remembered."""
     path = select(options.problems)[0].path
     found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as alone, tempfile.TemporaryDirectory() as together:
-        for measure, folder in (("compiled", alone), ("cached", alone), ("per_minute", together)):
+    with tempfile.TemporaryDirectory() as folder:
+        for measure in ("per_minute", "cached"):
             with closing(open_bench(options, folder)) as bench:
                 problem = bench.harness.load(path)
                 candidates = proposals(bench.harness, problem, language, options.candidates)
@@ -153,9 +153,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "identity_high": round(max(every), 5),
         "identity_runs": options.runs,
         "identity_by_problem": {name: round(median(some), 5) for name, some in ratios.items()},
-        "seconds_per_evaluation": {
-            language: {name: round(rates[language][name]["seconds"], 3) for name in ("compiled", "cached")}
-            for language in LANGUAGES
+        "seconds_per_cached_evaluation": {
+            language: round(rates[language]["cached"]["seconds"], 3) for language in LANGUAGES
         },
         "quick_median_s": {
             language: round(rates[language]["cached"]["besides_own_run_s"], 3) for language in LANGUAGES
