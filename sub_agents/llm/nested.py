@@ -1,13 +1,17 @@
 """Running a subgraph inside a node of the controller, without checkpoints of its own."""
 
-import warnings
 from typing import Any
 
-# A subgraph without checkpoints must still say how durable they are to be: it would inherit "sync" from a run that
-# writes checkpoints, and then wait for one that never comes. LangGraph warns that saying so has no effect.
-warnings.filterwarnings("ignore", message="`durability` has no effect")
+from langchain_core.runnables.config import ensure_config
+
+# A run that waits for each of its checkpoints ("sync") hands that down, and a subgraph without checkpoints then fails,
+# for what it waits for never comes. The argument `durability` is for graphs with checkpoints, so what is handed down is
+# changed instead, by LangGraph's name for it, to what a graph does that inherits nothing.
+HANDED_DOWN, UNAWAITED = "__pregel_durability", "async"
 
 
 def run_inside(graph: Any, state: dict[str, Any], context: object) -> dict[str, Any]:
     """The final state of a subgraph compiled with `checkpointer=False`; it shows as a nested run of the node."""
-    return dict(graph.invoke(state, context=context, durability="exit"))
+    inherited = ensure_config().get("configurable", {})
+    config = {"configurable": {**inherited, HANDED_DOWN: UNAWAITED}}
+    return dict(graph.invoke(state, config, context=context))
