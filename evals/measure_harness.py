@@ -106,7 +106,7 @@ def throughput(options: argparse.Namespace, language: Language) -> dict[str, Any
             with closing(open_bench(options, folder)) as bench:
                 problem = bench.harness.load(path)
                 candidates = proposals(bench.harness, problem, language, options.candidates)
-                bench.harness.evaluate(problem, identity(problem, 0))  # Opening the problem is not what is measured.
+                bench.harness.baseline(problem)  # Opening the problem is not what is measured.
                 if measure == "per_minute":
                     found[measure] = per_minute(bench.harness, problem, candidates, options.threads)
                 else:
@@ -130,11 +130,12 @@ def flips(museum_file: Path | None) -> dict[str, Any] | None:
 
 
 def open_bench(options: argparse.Namespace, folder: str) -> Bench:
-    return Bench(out=folder, gpu=options.gpu, require_gpu=options.require_gpu)
+    baselines = options.scratch / "baselines.json"
+    return Bench(out=folder, gpu=options.gpu, require_gpu=options.require_gpu, baselines=str(baselines))
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Everything, as the result file has it."""
+    """Everything, as the result file has it. Candidates are judged beside the best baseline, as in any run."""
     ratios: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, closing(open_bench(options, folder)) as bench:
         device = bench.harness.device()
@@ -196,7 +197,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     try:
-        content = measure(options)
+        with tempfile.TemporaryDirectory() as scratch:
+            options.scratch = Path(scratch)
+            content = measure(options)
     except WarpsmithError as error:
         say(f"measure_harness: {error}")
         return 2

@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -89,12 +89,11 @@ def judge(harness: Harness, problem: Problem, exhibit: Exhibit, tier: Tier, run:
     return Verdict(status=status, accepted=False, message=text[:300], seconds=round(time.monotonic() - started, 3))
 
 
-def prepared(harness: Harness, path: Path, first: bool, say: Report) -> Problem:
-    """The problem, vetted once; on a GPU the reference is timed against itself, which calibrates the judge's clock."""
+def prepared(harness: Harness, path: Path, say: Report) -> Problem:
+    """The problem, vetted; on a GPU the reference is timed against itself, which calibrates the judge's clock."""
     problem = harness.load(path)
-    if first:
-        for note in harness.vet(problem):
-            say(f"{path.stem}: {note}")
+    for note in harness.vet(problem):
+        say(f"{path.stem}: {note}")
     if not harness.device().simulated:
         try:
             harness.baseline(problem)
@@ -104,31 +103,37 @@ def prepared(harness: Harness, path: Path, first: bool, say: Report) -> Problem:
 
 
 def run_museum(run: MuseumRun, harness: Harness, ledger: Ledger, say: Report) -> None:
-    """Judges each exhibit until it has `repeat` verdicts, each on new draws: the judge opens anew for every round."""
+    """Judges each exhibit until it has `repeat` verdicts, each on new draws; one problem after the other."""
+
+    def one(exhibit: Exhibit, number: int) -> None:
+        verdict = judge(harness, harness.load(exhibit.problem_path), exhibit, run.tier, number)
+        ledger.add(exhibit, verdict)
+        say(f"{exhibit.name:<52} {verdict.status:<20} {verdict.seconds:6.2f} s  {_line(verdict.message)}")
+
+    def due(number: int, group: Sequence[Exhibit]) -> list[Exhibit]:
+        return [exhibit for exhibit in group if ledger.count(exhibit) <= number]
+
+    hanging = [exhibit for exhibit in run.exhibits if hangs_in_compilation(exhibit)]
     by_problem: dict[str, list[Exhibit]] = {}
     for exhibit in run.exhibits:
-        by_problem.setdefault(exhibit.problem, []).append(exhibit)
-    vetted: set[str] = set()
-    with ThreadPoolExecutor(run.threads) as pool:
-        for number in range(run.repeat):
-            due = [exhibit for exhibit in run.exhibits if ledger.count(exhibit) <= number]
-
-            # Bound as a default: the loop moves on while the threads run.
-            def one(exhibit: Exhibit, number: int = number) -> None:
-                problem = harness.load(exhibit.problem_path)
-                verdict = judge(harness, problem, exhibit, run.tier, number)
-                ledger.add(exhibit, verdict)
-                say(f"{exhibit.name:<52} {verdict.status:<20} {verdict.seconds:6.2f} s  {_line(verdict.message)}")
-
-            # What hangs while it compiles needs no judge: all others go on beside it.
-            hanging = [pool.submit(one, exhibit) for exhibit in due if hangs_in_compilation(exhibit)]
-            for name, group in by_problem.items():
-                judged = [exhibit for exhibit in group if exhibit in due and not hangs_in_compilation(exhibit)]
-                if judged:
-                    prepared(harness, judged[0].problem_path, name not in vetted, say)
-                    vetted.add(name)
-                    list(pool.map(one, judged))
-            wait(hanging)
+        if exhibit not in hanging:
+            by_problem.setdefault(exhibit.problem, []).append(exhibit)
+    with ThreadPoolExecutor(run.threads) as pool, ThreadPoolExecutor(run.threads) as aside:
+        # What hangs while it compiles needs no judge: all others go on beside it.
+        waits = [aside.submit(one, exhibit, n) for n in range(run.repeat) for exhibit in due(n, hanging)]
+        for group in by_problem.values():
+            rounds = [(number, due(number, group)) for number in range(run.repeat)]
+            problem: Problem | None = None
+            for number, exhibits in rounds:
+                if not exhibits:
+                    continue
+                if problem is None:
+                    problem = prepared(harness, exhibits[0].problem_path, say)
+                else:
+                    harness.renew(problem)
+                list(pool.map(one, exhibits, [number] * len(exhibits)))
+        for each in waits:
+            each.result()
 
 
 def hangs_in_compilation(exhibit: Exhibit) -> bool:

@@ -30,6 +30,10 @@ class Harness(Protocol):
         """Refuses what cannot be judged (random, constant, NaN-only: InvalidProblem); returns notes otherwise."""
         ...
 
+    def renew(self, problem: Problem) -> None:
+        """Has all that is random drawn anew, as another run would: weights, inputs, hidden shapes."""
+        ...
+
     def lower(self, problem: Problem) -> LoweredGraph:
         """The reference as core ATen operators; a graph with `unsupported` set where that fails."""
         ...

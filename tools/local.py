@@ -32,7 +32,7 @@ from .server_process import ServerProcess
 
 __all__ = ["HarnessSettings", "LocalHarness", "open_harness"]
 _PROBE_S = 120.0
-_IDENTITY_ATTEMPTS = 3
+_IDENTITY_ATTEMPTS = 5
 _GIVE_UP = 2.0
 """Candidates this many times slower than the best are not timed to the end."""
 _OPEN_S, _BASELINE_S, _EVALUATE_S = 180.0, 400.0, 600.0
@@ -125,6 +125,12 @@ class LocalHarness:
 
     def load(self, path: Path) -> Problem:
         return self._reader.load(path)
+
+    def renew(self, problem: Problem) -> None:
+        with self._gpu_lock:
+            self._judge(problem).ask("renew", _OPEN_S)
+            if problem.id in self._with_baselines:
+                self._use_baselines(problem)
 
     def vet(self, problem: Problem) -> tuple[str, ...]:
         with self._gpu_lock:
@@ -255,6 +261,7 @@ class LocalHarness:
                 with self.cells.cell(problem, candidate, compiled) as cell, self._gpu_lock:
                     fields = {
                         "candidate": candidate.id,
+                        "source": candidate.source,
                         "path": str(self.compiler.box_of(compiled, candidate) / "candidate.py"),
                         "compiled": not self.dry and bool(compiled.report.kernels) and not compiled.report.warnings,
                         "call_limit_s": self.settings.call_limit_s,

@@ -106,6 +106,9 @@ class RecordingHarness:
         self._recording.add("notes", problem.id, (), list(notes))
         return notes
 
+    def renew(self, problem: Problem) -> None:
+        self._harness.renew(problem)
+
     def lower(self, problem: Problem) -> LoweredGraph:
         graph = self._harness.lower(problem)
         self._recording.record("lowered", problem.id, (), graph)
@@ -162,6 +165,9 @@ class ReplayHarness:
 
     def vet(self, problem: Problem) -> tuple[str, ...]:
         return tuple(self._recording.find("notes", problem.id) or ())
+
+    def renew(self, problem: Problem) -> None:
+        """Nothing is drawn here."""
 
     def lower(self, problem: Problem) -> LoweredGraph:
         return self._recording.read(LoweredGraph, "lowered", problem.id)

@@ -7,13 +7,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from scripted.collaborators import ScriptedHarness
 
 from warpsmith.evals import museum, museum_report
 from warpsmith.evals.exhibits import Exhibit, collect, read
 from warpsmith.evals.museum_report import Conditions, Ledger, Row, Verdict
-from warpsmith.state.candidate import make_candidate
+from warpsmith.state.candidate import Candidate, make_candidate
 from warpsmith.state.errors import InvalidInput
-from warpsmith.state.evaluation import Evaluation, Status
+from warpsmith.state.evaluation import Evaluation, Status, Tier
+from warpsmith.state.problem import Problem
 from warpsmith.tools.harness import Harness
 
 EXHIBITS = collect()
@@ -172,6 +174,27 @@ class TestReport:
     def test_unverified_without_checks_is_no_acceptance(self) -> None:
         bare = Evaluation(candidate="c", problem="p", status=Status.UNVERIFIED, tier="dry", message="compiled only")
         assert not museum_report.verdict_of(bare, dry=True).accepted
+
+
+def test_repeats_are_on_new_draws_and_a_problem_opens_once(tmp_path: Path) -> None:
+    class Caught(ScriptedHarness):
+        def evaluate(self, problem: Problem, candidate: Candidate, tier: Tier = "quick") -> Evaluation:
+            self._note(tier, problem.name)
+            return Evaluation(
+                candidate=candidate.id, problem=problem.id, status=Status.TIMEOUT, tier=tier, message="late"
+            )
+
+    exhibits = tuple(EXHIBITS[:12])
+    ledger = Ledger(tmp_path / "x.json", Conditions(repeat=3))
+    ledger.add(exhibits[0], Verdict(status="timeout", accepted=False))
+    harness = Caught(dry=True)
+    museum.run_museum(museum.MuseumRun(exhibits=exhibits, repeat=3), harness, ledger, lambda _: None)
+    assert {ledger.count(exhibit) for exhibit in exhibits} == {3}
+    names = {exhibit.problem for exhibit in exhibits if not museum.hangs_in_compilation(exhibit)}
+    for name in names:
+        about = [what for what, whom in harness.calls if whom == name]
+        assert about.count("vet") == 1
+        assert about.count("renew") == 2
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,9 @@ class ScriptedHarness:
         self._note("vet", problem.name)
         return ("fixed by constructor",)
 
+    def renew(self, problem: Problem) -> None:
+        self._note("renew", problem.name)
+
     def lower(self, problem: Problem) -> LoweredGraph:
         return LoweredGraph(nodes=(), outputs=None)
 

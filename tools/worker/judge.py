@@ -82,13 +82,26 @@ class Judge:
         baselines.use_cache(self.work_dir / "inductor", int(self.params.get("compile_threads", 1)))
         self.module = ProblemModule(Path(self.problem.path), self.problem.source)
         self.init_description, _ = structure.flatten(self.module.init_arguments())
-        self.model_seed = draws.fresh_seed() % (1 << 31)
-        self.models = {kind: self.module.model(self.device, self.model_seed) for kind in ("timed", "random")}
-        draws.randomise_weights(self.models["random"], self.model_seed + 1)
+        self._draw_weights()
         probe = self.inputs(self.problem.primary, "normal") if self.device.type == "cuda" else []
         self.unit_in = reference_precision.permitted_roundoff(self.problem.precision, self.models["timed"], probe)
         self.use_baselines(body)
         return {"flags": self.flags}
+
+    def _draw_weights(self) -> None:
+        self.model_seed = draws.fresh_seed() % (1 << 31)
+        self.models = {kind: self.module.model(self.device, self.model_seed) for kind in ("timed", "random")}
+        draws.randomise_weights(self.models["random"], self.model_seed + 1)
+
+    def renew(self, _body: dict[str, Any]) -> dict[str, Any]:
+        """Draws anew what a judge draws when it opens. What it imported, its buffers and its calibration stay."""
+        self._run_key = os.urandom(16)
+        self._draw_weights()
+        for of_old_draws in (self._expectations, self._own, self.alone_ms, self.mappings, self._neighbours):
+            of_old_draws.clear()
+        self._hidden = None
+        gc.collect()  # workers run with automatic collection off, and old weights may be large
+        return {"ok": True}
 
     def seed(self, *what: Any) -> int:
         """The seed of a draw: fixed for this run, unknown outside this process."""
@@ -284,6 +297,7 @@ def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) 
     handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         "open": judge.open,
         "vet": judge.vet,
+        "renew": judge.renew,
         "baseline": judge.baseline,
         "use_baselines": judge.use_baselines,
         "identity": judge.identity,

@@ -1,6 +1,5 @@
 """Which kernels really ran, and the candidate's own share of GPU time. Evidence from inside: it labels only."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...state.problem import Workload
@@ -22,5 +21,5 @@ def trace(trial: "Trial", workload: Workload) -> dict[str, Any]:
     except CandidateFailed:
         return {}  # no evidence is no share: None, and the report says so
     kernels = {str(k)[:200]: float(v) for k, v in list(reply.get("kernels", {}).items())[:200]}
-    own = own_kernel_names(Path(trial.path).read_text())
+    own = own_kernel_names(trial.source)
     return {"kernels": kernels, "custom_share": custom_share(kernels, own)}

@@ -34,11 +34,13 @@ class Trial:
         self.session = session
         self.candidate = str(body.get("candidate", ""))
         self.path = str(body["path"])
+        """From inside its box; the judge does not look there, where the candidate writes."""
+        self.source = str(body.get("source", ""))
         self.baseline = body.get("baseline")
         self.quick = body.get("tier") == "quick"
-        self.give_up_ms = body.get("give_up_ms") if self.quick else None
         self.identity = bool(body.get("identity"))
-        """The candidate is the reference itself: its calls calibrate the hop."""
+        """The candidate is the reference itself: its calls calibrate the hop, however far behind it is."""
+        self.give_up_ms = body.get("give_up_ms") if self.quick and not self.identity else None
         self._limit_s = body.get("call_limit_s")
         self._compiled = bool(body.get("compiled"))
         self.setup_ms = 0.0

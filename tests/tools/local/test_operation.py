@@ -20,6 +20,25 @@ from warpsmith.state.evaluation import Status
 from warpsmith.state.problem import Problem
 from warpsmith.tools.local import HarnessSettings, LocalHarness
 
+LINEAR = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 8)
+        self.scale = torch.randn(())  # no part of the state: a candidate makes it from the judge's seed
+
+    def forward(self, x):
+        return self.linear(x) * self.scale
+
+
+def get_inputs():
+    return [torch.randn(32, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+
 
 def test_an_identical_candidate_is_evaluated_once(harness: LocalHarness, softmax: Problem) -> None:
     first = verdict(harness, softmax, CLASS.format(forward=RIGHT + "  # a comment"))
@@ -40,6 +59,24 @@ def test_a_time_that_is_voided_later_costs_others_nothing() -> None:
     assert raced._give_up_ms(problem) == pytest.approx(2.0)
     raced.settings = HarnessSettings(racing=False)
     assert raced._give_up_ms(problem) is None
+
+
+def test_a_renewed_judge_draws_anew(harness: LocalHarness, opened: Callable[[str], Problem]) -> None:
+    """What was right on remembered draws is wrong on new ones, and what is right stays so."""
+    problem = opened(LINEAR)
+    seen = set()
+    for number in range(3):
+        source = f"""
+class ModelNew(Model):
+    def forward(self, x):
+        raise RuntimeError(f"drew {{float(x.sum()):.6f}} {{float(self.linear.weight.sum()):.6f}}")
+NUMBER = {number}
+"""
+        seen.add(verdict(harness, problem, LINEAR + source).message.splitlines()[0])
+        assert verdict(harness, problem, f"{LINEAR}\nModelNew = Model\nNUMBER = {number}").status is Status.UNVERIFIED
+        harness.renew(problem)
+    assert len(seen) == 3
+    assert all("drew" in text for text in seen)
 
 
 def test_one_candidate_from_two_threads_at_once_gets_one_verdict(harness: LocalHarness, softmax: Problem) -> None:
