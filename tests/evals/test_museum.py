@@ -186,7 +186,6 @@ def test_repeats_are_on_new_draws_and_a_problem_opens_once(tmp_path: Path) -> No
 
     exhibits = tuple(EXHIBITS[:12])
     ledger = Ledger(tmp_path / "x.json", Conditions(repeat=3))
-    ledger.add(exhibits[0], Verdict(status="timeout", accepted=False))
     harness = Caught(dry=True)
     museum.run_museum(museum.MuseumRun(exhibits=exhibits, repeat=3), harness, ledger, lambda _: None)
     assert {ledger.count(exhibit) for exhibit in exhibits} == {3}
