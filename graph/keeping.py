@@ -14,6 +14,8 @@ POOL_SIZE = 6
 """Kept candidates of each language that a run goes on working with."""
 ELITES = 3
 """Further kept candidates of structures that none of these has: slower, and kept all the same."""
+AHEAD = 2
+"""Candidates of each language that are not behind on the primary workload, kept however well others do elsewhere."""
 
 
 def keepable(row: Row, dry_run: bool) -> bool:
@@ -39,7 +41,8 @@ def best_of_each_language(ranked_rows: Sequence[Row], count: int) -> tuple[Row, 
 
 
 def pool_of(ranked_rows: Sequence[Row]) -> tuple[Row, ...]:
-    """What a run goes on working with: the best of each language, and the best of a few other structures.
+    """What a run goes on working with: the best of each language, of a few other structures, and of those that are not
+    behind on the primary workload.
 
     Every checkpoint holds the pool, so what the trajectory alone needs is left out of its rows.
     """
@@ -49,8 +52,9 @@ def pool_of(ranked_rows: Sequence[Row]) -> tuple[Row, ...]:
     for row in ranked_rows:
         if row.structure not in structures:
             others.setdefault(row.structure, row)
-    elites = {row.id for row in list(others.values())[:ELITES]}
-    ids = {row.id for row in chosen} | elites
+    elites = list(others.values())[:ELITES]
+    ahead = best_of_each_language([row for row in ranked_rows if not row.behind], AHEAD)
+    ids = {row.id for row in (*chosen, *elites, *ahead)}
     slim = {"asked": "", "bottleneck": "", "parent": ""}
     return tuple(row.model_copy(update=slim) for row in ranked_rows if row.id in ids)
 
@@ -58,6 +62,11 @@ def pool_of(ranked_rows: Sequence[Row]) -> tuple[Row, ...]:
 def sol_fraction(evaluation: Evaluation) -> float | None:
     """The smallest fraction of the speed of light over the workloads; None where nothing was timed."""
     return min((timing.sol_fraction for timing in evaluation.timings), default=None)
+
+
+def behind(evaluation: Evaluation) -> bool:
+    """Slower than the baseline on the primary workload, beyond noise: whoever asked is better off with the baseline."""
+    return evaluation.primary is not None and evaluation.primary.verdict == "loss"
 
 
 def wins_everywhere(evaluation: Evaluation) -> bool:

@@ -47,6 +47,8 @@ class Row(Record):
     """Speedup over the best baseline; an estimate where the status is `unverified`; 0 if it failed."""
     ms: float | None = None
     """Median on the primary workload, or the estimate of a dry run."""
+    behind: bool = False
+    """Whether it is slower than the baseline on the primary workload, beyond noise."""
     sol_fraction: float | None = None
     structure: str = ""
     """Equal for kernels of one kind, apart from sizes: a digest of templates and strategies, or of a source's marks."""

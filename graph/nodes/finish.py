@@ -9,14 +9,16 @@ from ...state.channels import Context, State, Update
 from ...state.evaluation import Evaluation, Status
 from ...state.trajectory import Phase, Result
 from ..checklist import fast_at_one_size_only
+from ..keeping import behind
 from ..library import Library, LibraryEntry, structure_key
 from ..report import write_report
 from ..search import next_phase
 from ..services import Services, close_services
 from .start import context_of, services_of, tell
 
-MOST_LOPSIDED = 2
-"""Kernels fast at one size only that are set aside in search of one that is not: each costs another validation."""
+MOST_ASIDE = 2
+"""Kernels fast at one size only, or behind after all, that are set aside in search of one that is not: each costs
+another validation."""
 
 
 def select_seeds(state: State, runtime: Runtime[Context]) -> Update:
@@ -36,19 +38,21 @@ def select_seeds(state: State, runtime: Runtime[Context]) -> Update:
 def cross_validate(state: State, runtime: Runtime[Context]) -> Update:
     """Judges the best candidates on every workload, until as many as asked for have passed.
 
-    One that is fast at one size only is set aside for another that is not; without such a one it is shipped and the
-    checklist says what it is. Below stage `hardened` the first verdict is all there is.
+    One that is behind on the primary workload comes after those that are not, whatever it gains elsewhere. One that is
+    fast at one size only is set aside for another that is not; without such a one it is shipped and the checklist says
+    what it is. Below stage `hardened` the first verdict is all there is.
     """
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
-    pool = [row.id for row in state.pool if row.id not in state.rejected]
+    left = [row for row in state.pool if row.id not in state.rejected]
     if context.stage != "hardened":
-        return {"finalists": tuple(pool[:1])}
-    passed: list[tuple[bool, float, str]] = []
+        return {"finalists": tuple(row.id for row in left[:1])}
+    passed: list[tuple[bool, bool, float, str]] = []
     rejected = list(state.rejected)
-    lopsided = 0
-    for id in pool:
-        if len(passed) - min(lopsided, MOST_LOPSIDED) >= context.finalists:
+    aside = 0
+    for row in sorted(left, key=lambda row: row.behind):
+        if len(passed) - min(aside, MOST_ASIDE) >= context.finalists:
             break
+        id = row.id
         services.check_stopping()
         evaluation = services.run.evaluation(id, "full") or _dry_verdict(services.run.evaluation(id))
         if evaluation is None:
@@ -57,11 +61,11 @@ def cross_validate(state: State, runtime: Runtime[Context]) -> Update:
         tell(services, runtime, "cross_validated", candidate=id, status=evaluation.status.value, rank=evaluation.rank)
         if kept(evaluation, state.dry_run):
             one_size = fast_at_one_size_only(evaluation.timings)
-            lopsided += one_size
-            passed.append((one_size, -evaluation.rank, id))
+            aside += one_size or (behind(evaluation) and not row.behind)
+            passed.append((behind(evaluation), one_size, -evaluation.rank, id))
         else:
             rejected.append(id)
-    return {"finalists": tuple(id for _, _, id in sorted(passed)), "rejected": tuple(rejected)}
+    return {"finalists": tuple(id for *_, id in sorted(passed)), "rejected": tuple(rejected)}
 
 
 def final_check(state: State, runtime: Runtime[Context]) -> Update:

@@ -19,7 +19,7 @@ from ...sub_agents.autotune import frozen
 from ..diagnosis import bottleneck, product_flops
 from ..experience import confirms, needs_confirming
 from ..feedback import Goal, make_feedback
-from ..keeping import ranked, sol_fraction, target_gap
+from ..keeping import behind, ranked, sol_fraction, target_gap
 from ..library import Library, offered
 from ..rounds import after_round
 from ..search import quota_left
@@ -142,6 +142,7 @@ def make_row(candidate: Candidate, evaluation: Evaluation, task: EvaluateTask) -
         status=evaluation.status,
         rank=evaluation.rank,
         ms=timing.candidate.median_ms if timing else estimate.ms if estimate else None,
+        behind=behind(evaluation),
         sol_fraction=sol_fraction(evaluation),
         structure=digest(structure_of(candidate))[:6],  # Every checkpoint holds the pool's: they have to be short.
         asked=candidate.asked,

@@ -121,3 +121,46 @@ def test_a_kernel_fast_at_one_size_only_gives_way_to_an_even_one(problem_file, t
     assert best.slots["tile"] != 64
     assert next(line for line in result.checklist if line.name == "not fast at one size only").passed
     assert result.outcome == "verified"
+
+
+class Behind(ScriptedHarness):
+    """Tile 64 has the best mean and loses on the main workload; its neighbours win a little on both."""
+
+    tiers: tuple[str, ...] = ("quick", "full", "record")
+
+    def evaluate(self, problem, candidate, tier="quick"):
+        found = super().evaluate(problem, candidate, tier)
+        if not found.timings or tier not in self.tiers:
+            return found
+        lost = (timing("default", 0.95), timing("odd", 6.0))
+        won = (timing("default", 1.1), timing("odd", 1.1 + candidate.slots["tile"] / 1000))
+        return found.model_copy(update={"timings": lost if candidate.slots["tile"] == 64 else won})
+
+
+@pytest.mark.parametrize("tiers", [("quick", "full", "record"), ("full", "record")])
+def test_a_kernel_behind_on_the_main_workload_gives_way_to_one_that_is_not(problem_file, tmp_path, given, tiers):
+    """Also where the first verdict did not show it."""
+    harness = Behind()
+    harness.tiers = tiers
+    writers = {"triton": ScriptedWriter("triton", stages=1)}
+    result = optimize(
+        problem_file, given=given(harness=harness, writers=writers), out=str(tmp_path), languages="triton"
+    )
+    best = next(entry for entry in result.trajectory if entry.id == result.best)
+    assert best.slots["tile"] != 64
+    assert result.verdict == "win"
+
+
+def test_where_all_are_behind_the_best_mean_is_kept(problem_file, tmp_path, given):
+    class AllBehind(ScriptedHarness):
+        def evaluate(self, problem, candidate, tier="quick"):
+            found = super().evaluate(problem, candidate, tier)
+            lost = (timing("default", 0.95), timing("odd", 2.0 if candidate.slots["tile"] == 64 else 1.0))
+            return found.model_copy(update={"timings": lost}) if found.timings else found
+
+    writers = {"triton": ScriptedWriter("triton", stages=1)}
+    result = optimize(
+        problem_file, given=given(harness=AllBehind(), writers=writers), out=str(tmp_path), languages="triton"
+    )
+    assert result.verdict == "loss"
+    assert next(entry for entry in result.trajectory if entry.id == result.best).slots["tile"] == 64

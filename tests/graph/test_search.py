@@ -210,6 +210,14 @@ def test_a_slower_candidate_of_another_structure_stays_in_the_pool():
     assert len(pool_of(ranked(rows, False))) == 7
 
 
+def test_a_candidate_that_is_not_behind_stays_in_the_pool_however_many_gain_elsewhere():
+    """Eight are fast at the odd size and lose at the main one: what the user asked about is the main one."""
+    losers = [row(f"k{n}", 2.0 - 0.01 * n).model_copy(update={"behind": True}) for n in range(8)]
+    kept = {each.id for each in pool_of(ranked([*losers, row("even", 1.1)], False))}
+    assert "even" in kept
+    assert len(kept) == 7
+
+
 def test_a_stuck_search_moves_one_slot_at_a_time_the_next_one_each_round():
     rows = trace([1.0, 1.0])
     found = [pacing.varied_slot(standing(rows, 9, without_gain, budget=160), 4) for without_gain in range(9)]
