@@ -21,7 +21,7 @@ from ..state.wording import counted
 from .bench_command import say
 from .result_file import write_whole
 from .suite_report import load, save
-from .tables import suite_lines
+from .suite_tables import suite_lines
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from .bench import Bench
 from .bench_command import BenchCommand, bench_settings, say
 from .suite import SuiteProblem, select
 from .suite_report import SuiteReport, SuiteRow, load, row_of, save
-from .tables import suite_lines
+from .suite_tables import suite_lines
 
 Optimize = Callable[[Path], Result]
 COMMAND = BenchCommand(name="run_suite", description="Runs the problem suite.", topic="suite", resumes=True)

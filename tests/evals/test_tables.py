@@ -1,13 +1,22 @@
 """README's tables say what the result files say."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from warpsmith.evals.compare_strategies import Comparison, ProblemSearch, SearchReport
+from warpsmith.evals.diagnosis_set import collect, load
+from warpsmith.evals.library_rows import LibraryResults, LibraryRow
+from warpsmith.evals.library_rows import summarised as library_summary
+from warpsmith.evals.run_search import SearchRow, summarised
+from warpsmith.evals.search_tables import diagnosis_table, library_line
 from warpsmith.evals.suite import SUITE
 from warpsmith.evals.suite_report import SuiteReport, SuiteRow, save
-from warpsmith.evals.tables import NOT_MEASURED, ROOT, filled, main, number
+from warpsmith.evals.table_text import NOT_MEASURED, number
+from warpsmith.evals.tables import ROOT, TABLES, filled, main
 from warpsmith.state.errors import InvalidInput
 
 TEXT = "# T\n<!-- table:suite -->\nold\n<!-- /table -->\nkept\n<!-- table:harness -->\n<!-- /table -->\n"
@@ -90,3 +99,121 @@ def test_the_table_of_runs_with_a_model_has_what_became_of_each_answer(tmp_path:
     (tmp_path / "llm-h200.json").write_text(json.dumps({"problems": [row], "gpu": "G"}))
     text = filled("<!-- table:models -->\n<!-- /table -->\n", tmp_path)
     assert "| p | plan, compile error | 7 | 2 | 1 | 2 | win |" in text
+
+
+@pytest.mark.parametrize("name", [name for name, (_, file) in TABLES.items() if isinstance(file, str)])
+def test_a_table_without_its_file_says_so(name: str, tmp_path: Path) -> None:
+    assert filled(f"<!-- table:{name} -->\n<!-- /table -->\n", tmp_path).count(NOT_MEASURED) == 1
+
+
+def test_a_recording_that_is_missing_says_so(tmp_path: Path) -> None:
+    assert diagnosis_table(tmp_path / "counters.json") == NOT_MEASURED
+
+
+def test_the_table_of_searches_sets_every_search_beside_the_default(tmp_path: Path) -> None:
+    nothing: dict[str, Any] = {"best_ms": 1.0, "first_ms": 1.0, "reached": {}, "evaluations_to_99": {}, "curves": {}}
+    report = SearchReport(
+        default="phased",
+        budgets=(20, 50),
+        seeds=3,
+        mean_of_medians={"phased": {"20": 0.99854, "50": 1.0}, "tpe": {"20": 0.9, "50": 0.99}},
+        default_against={"tpe": {"20": outcome(1, 1, 0), "50": outcome(0, 1, 1)}},
+        problems={
+            "a": ProblemSearch(settings=138, failed=0, **nothing),
+            "b": ProblemSearch(settings=2, failed=0, **nothing),
+        },
+        gpu="G",
+        versions={"torch": "2"},
+        grids_commit="abc, def",
+        commit="later",
+        command="c",
+    )
+    (tmp_path / "search-replay.json").write_text(report.model_dump_json())
+    text = filled("<!-- table:search -->\n<!-- /table -->\n", tmp_path)
+    assert "| phased | 0.9985 | 1.0000 | – | – |" in text
+    assert "| tpe | 0.9000 | 0.9900 | 1/1/0 | 0/1/1 |" in text
+    assert "2 grids with 140 settings in all, 3 seeds; the grids: G; torch 2; commits abc, def." in text
+
+
+def outcome(better: int, equal: int, worse: int) -> Comparison:
+    return Comparison(better=better, equal=equal, worse=worse)
+
+
+def test_the_table_of_variants_has_what_came_of_every_run(tmp_path: Path) -> None:
+    rows = (
+        SearchRow(problem="p", variant="default", status="passed", speedup=1.456, verdict="win", commit="abc"),
+        SearchRow(problem="p", variant="one", status="passed", speedup=1.2, verdict="tie", claimed=1.3, commit="abc"),
+        SearchRow(problem="q", variant="default", status="nothing", commit="def"),
+        SearchRow(problem="q", variant="one", status="InfraError", message="too noisy", commit="def"),
+        SearchRow(problem="r", variant="one", status="nothing", claimed=2.0, wrongly_accepted=True, commit="def"),
+    )
+    write_variants(tmp_path, rows, summarised(rows))
+    text = filled("<!-- table:variants -->\n<!-- /table -->\n", tmp_path)
+    assert "| problem | default | one |" in text
+    assert "| p | 1.46 win | 1.20 tie |" in text
+    assert "| q | nothing | machine failed |" in text
+    assert "| r | – | nothing |" in text
+    assert "| wrongly accepted | – | 1 of 2 |" in text, "nothing of the default was audited"
+    assert "Budget 16 evaluations; G; torch 2; commits abc, def." in text
+
+
+def write_variants(results: Path, rows: Sequence[SearchRow], summary: Mapping[str, Any]) -> None:
+    about = {"budget": 16, "gpu": "G", "versions": {"torch": "2"}}
+    made = {name: each.model_dump() for name, each in summary.items()}
+    content = {**about, "summary": made, "rows": [row.model_dump() for row in rows]}
+    (results / "search-h200.json").write_text(json.dumps(content))
+
+
+def test_means_of_variants_are_the_files_own_and_say_over_how_many_runs(tmp_path: Path) -> None:
+    row = SearchRow(problem="p", variant="default", status="passed", speedup=1.5, verdict="win", commit="abc")
+    made = summarised([row])["default"]
+    few, none = (
+        made.model_copy(update={"geometric_mean_speedup": 1.111, "runs": 4}),
+        made.model_copy(update={"passed": 0}),
+    )
+    write_variants(tmp_path, [row], {"default": few, "chain": none})
+    text = filled("<!-- table:variants -->\n<!-- /table -->\n", tmp_path)
+    assert "| geometric mean (kernels of runs) | 1.11 (1 of 4) | – (0 of 1) |" in text
+    assert "| p | 1.50 win | – |" in text
+
+
+def test_the_table_of_the_library_ends_with_the_files_summary(tmp_path: Path) -> None:
+    found = {"speedup_without": 1.5, "speedup_with": 1.75, "best_at_without": 4, "best_at_with": 1, "level_at_with": 1}
+    rows = (
+        LibraryRow(problem="p", status="better", offered=1, best_from_library=True, commit="abc", **found),
+        LibraryRow(problem="q", status="empty", commit="abc"),
+    )
+    made = LibraryResults(budget=6, seed_budget=18, gpu="G", rows=rows, summary=library_summary(rows))
+    (tmp_path / "library-h200.json").write_text(made.model_dump_json())
+    text = filled("<!-- table:library -->\n<!-- /table -->\n", tmp_path)
+    assert "| p | 1.50 | 1.75 | 4 | 1 | better |" in text
+    assert "| q | – | – | – | – | empty |" in text
+    assert "Budget 6 evaluations; 2 problems: 1 better, 1 empty; geometric mean speedup 1.50 without, 1.75 with" in text
+    assert "the best came from the library on 1; the first evaluation came up to the best without on 1." in text
+
+
+def test_where_nothing_was_timed_the_librarys_summary_has_no_means() -> None:
+    text = library_line(library_summary([LibraryRow(problem="q", status="empty")]))
+    assert text.startswith("1 problem: 1 empty; the best came from the library on 0")
+
+
+def test_the_table_of_diagnoses_runs_the_rules_on_recordings_of_the_same_code(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    for name, expect in (("changed", "memory"), ("new", "memory"), ("right", "memory"), ("wrong", "spills")):
+        text = f'"""{name}.\n\nproblem: relu_wide\nexpect: {expect}\n"""\n'
+        (tmp_path / "kernels" / f"{name}.py").write_text(text)
+    ids = {kernel.name: kernel.source_id for kernel in collect(root=tmp_path)}
+    real = load()
+    wide = next(each for each in real.kernels if each.name == "memory_wide_loads")
+    kernels = tuple(
+        wide.model_copy(update={"name": name, "source_id": source_id})
+        for name, source_id in {"changed": "of other code", "right": ids["right"], "wrong": ids["wrong"]}.items()
+    )
+    path = tmp_path / "counters.json"
+    path.write_text(real.model_copy(update={"kernels": kernels}).model_dump_json())
+    lines = diagnosis_table(path).splitlines()
+    assert lines[1] == "|---|---|---|---|"
+    assert lines[2:4] == ["| changed | memory | not recorded | – |", "| new | memory | not recorded | – |"]
+    assert lines[4].startswith("| right | memory | memory | relu keeps DRAM ")
+    assert lines[5].startswith("| wrong | spills | memory | relu keeps DRAM ")
+    assert lines[-1].startswith("1 of 4 named as built; counters: ")
