@@ -13,19 +13,6 @@ _MOST_COMPILED = 64
 _THREADS = "WARPSMITH_AUTOTUNE_THREADS"
 BUILT_IN = ("eager", "compile", "max-autotune", "cuda-graphs")
 _MODES = {"compile": "default", "max-autotune": "max-autotune-no-cudagraphs", "cuda-graphs": "max-autotune"}
-PRECISION_FLAGS = {"reference": None, "strict-fp32": False, "tf32": True, "bf16": True}
-
-
-def set_precision(policy: str) -> dict[str, bool]:
-    """Sets TF32 flags as the policy says (`reference` leaves PyTorch's defaults) and returns what is in force."""
-    wanted = PRECISION_FLAGS[policy]
-    if wanted is not None:
-        torch.backends.cuda.matmul.allow_tf32 = wanted
-        torch.backends.cudnn.allow_tf32 = wanted
-    return {
-        "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
-        "cudnn_tf32": torch.backends.cudnn.allow_tf32,
-    }
 
 
 def use_cache(folder: Path, threads: int) -> None:

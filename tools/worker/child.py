@@ -18,7 +18,7 @@ import torch
 
 from ...state.problem import TensorSpec
 from .. import wire
-from . import buffers, structure
+from . import buffers, precision_flags, structure
 from .canary import Canary
 from .clock import Stopwatch
 
@@ -63,7 +63,9 @@ class Child:
             wire.send(self.channel, {"id": message.body.get("id"), **reply})
 
     def load(self, body: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
-        """Imports the candidate from a real file, as Triton needs it."""
+        """Imports the candidate from a real file, as Triton needs it, under the flags that the reference runs under."""
+        if "flags" in body:
+            precision_flags.set_to(body["flags"])
         path = Path(body["path"])
         spec = importlib.util.spec_from_file_location("candidate", path)
         if spec is None or spec.loader is None:

@@ -40,6 +40,7 @@ def hand_over(judge: "Judge", body: dict[str, Any]) -> dict[str, Any]:
         "device": str(judge.device),
         "init": judge.init_description,
         "training": model.training,
+        "flags": judge.flags,
         "rng_seed": judge.model_seed,
         "arguments": description,
         "inputs": _write(tensors, folder / "inputs.bin"),

@@ -23,7 +23,18 @@ from ...state.timing import Baseline
 from .. import statistics, wire
 from ..cell import channel_from
 from ..fork_server import ForkServer
-from . import baselines, draws, handover, hidden, identity, layouts, reference_precision, structure, vetting
+from . import (
+    baselines,
+    draws,
+    handover,
+    hidden,
+    identity,
+    layouts,
+    precision_flags,
+    reference_precision,
+    structure,
+    vetting,
+)
 from .bench import Bench, BenchPlan, Flush, OwnCalls
 from .clock import Stopwatch
 from .expectation import Expectation, clone_nested, expect
@@ -78,7 +89,7 @@ class Judge:
         """Loads the problem and builds the reference under two sets of weights."""
         self.problem = Problem.model_validate(body["problem"])
         self.bounds: dict[str, dict[str, float]] = body["bounds"]
-        self.flags = baselines.set_precision(self.problem.precision)
+        self.flags = precision_flags.set_for(self.problem.precision)
         baselines.use_cache(self.work_dir / "inductor", int(self.params.get("compile_threads", 1)))
         self.module = ProblemModule(Path(self.problem.path), self.problem.source)
         self.init_description, _ = structure.flatten(self.module.init_arguments())

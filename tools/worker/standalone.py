@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from . import buffers, linux, sandbox, structure
+from . import buffers, linux, precision_flags, sandbox, structure
 
 OUTPUTS = "outputs.bin"
 _FLUSH_FACTOR = 3
@@ -118,6 +118,8 @@ def run(order: dict[str, Any]) -> None:
     job = json.loads((folder / "job.json").read_text())
     device = torch.device(job["device"])
     torch.set_grad_enabled(False)
+    if "flags" in job:
+        precision_flags.set_to(job["flags"])
     capture = Capture(device)
     inputs = tensors_from(folder / "inputs.bin", job["inputs"], device)
     weights = tensors_from(folder / "weights.bin", job["weights"], device)

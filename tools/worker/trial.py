@@ -59,7 +59,7 @@ class Trial:
         primary = judge.problem.primary
         reading = device_memory.of_others if judge.device.type == "cuda" else device_memory.nothing
         self.memory = device_memory.DeviceMemory(primary.input_bytes + primary.output_bytes, reading)
-        self.session.ask("load", _LOAD_S, path=self.path)
+        self.session.ask("load", _LOAD_S, path=self.path, flags=judge.flags)
         first = self._construct("timed", judge.model_seed)
         mapping = self._mapping(first["state"])
         judge.mappings[self.candidate] = mapping

@@ -6,7 +6,7 @@ import torch
 
 from ...state.evaluation import Status
 from . import draws
-from .expectation import Expectation, Leaf, check_leaf, pool
+from .expectation import Expectation, Leaf, check_leaf, expect_as, pool
 from .session import CandidateFailed
 from .trial import REPEATS_BELOW, as_check
 
@@ -34,6 +34,8 @@ class Verifier:
         pairs = zip(delivered, baseline_output, self.expected.leaves, strict=True)
         if number not in self.audited and all(close(got, own, leaf) for got, own, leaf in pairs):
             return
+        if number in self.audited and self._audited(inputs, delivered):
+            return
         expected = self.judge.expected_of("timed", inputs)
         for got, leaf in zip(delivered, expected.leaves, strict=True):
             passed, finding = pool([check_leaf(got, leaf)])
@@ -42,6 +44,17 @@ class Verifier:
                 check = as_check(self.workload, "timed", passed=False, finding=finding)
                 text = f"right when checked, wrong in timed call {number}: {finding.worst}"
                 raise CandidateFailed(Status.INCORRECT_NUMERICAL, text, check)
+
+
+    def _audited(self, inputs: list[Any], delivered: list[torch.Tensor]) -> bool:
+        """Whether the oracle's answer on these inputs is met within the bounds that another draw has."""
+        try:
+            expected = expect_as(self.judge.models["timed"], inputs, self.expected)
+        except torch.OutOfMemoryError:
+            return False  # The thorough way makes room first.
+        if expected is None:
+            return False
+        return all(pool([check_leaf(got, leaf)])[0] for got, leaf in zip(delivered, expected.leaves, strict=True))
 
 
 def close(got: torch.Tensor, own: torch.Tensor, leaf: Leaf) -> bool:

@@ -61,6 +61,17 @@ def test_a_time_that_is_voided_later_costs_others_nothing() -> None:
     assert raced._give_up_ms(problem) is None
 
 
+@pytest.mark.parametrize(("policy", "allowed"), [("tf32", True), ("strict-fp32", False)])
+def test_a_candidate_runs_under_the_flags_of_the_reference(
+    harness: LocalHarness, opened: Callable[[str], Problem], policy: str, allowed: bool
+) -> None:
+    """Else the reference as a candidate would not be the reference, and a library call slower than its baseline."""
+    problem = opened(f'{LINEAR}\nprecision = "{policy}"\n')
+    source = f"flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)\n{LINEAR}"
+    told = source + "class ModelNew(Model):\n    def forward(self, x):\n        raise RuntimeError(f'flags {flags}')\n"
+    assert f"flags ({allowed}, {allowed})" in verdict(harness, problem, told).message
+
+
 def test_a_renewed_judge_draws_anew(harness: LocalHarness, opened: Callable[[str], Problem]) -> None:
     """What was right on remembered draws is wrong on new ones, and what is right stays so."""
     problem = opened(LINEAR)
