@@ -68,13 +68,16 @@ class SearchRow(Record):
 
 
 class VariantSummary(Record):
-    """A variant over its problems. Runs without a kernel are left out of the geometric mean, and counted."""
+    """A variant over its problems."""
 
     runs: int
     passed: int
     wins: int
     wrongly_accepted: int
-    geometric_mean_speedup: float
+    compared: int = 0
+    """Problems that every variant ran on to its end: those that the mean is over."""
+    geometric_mean_speedup: float | None = None
+    """Without a kernel the baseline stays: 1."""
     mean_tried: float
 
 
@@ -109,14 +112,19 @@ def row_of(problem: str, variant: str, result: Result, commit: str) -> SearchRow
 
 def summarised(rows: Sequence[SearchRow]) -> dict[str, VariantSummary]:
     found = {}
-    for variant in dict.fromkeys(row.variant for row in rows):
+    variants = dict.fromkeys(row.variant for row in rows)
+    ended = {(row.problem, row.variant) for row in rows if row.status in DONE}
+    common = {row.problem for row in rows if all((row.problem, variant) in ended for variant in variants)}
+    for variant in variants:
         own = [row for row in rows if row.variant == variant]
+        gains = [row.speedup or 1.0 for row in own if row.problem in common]
         found[variant] = VariantSummary(
             runs=len(own),
             passed=sum(row.status == "passed" for row in own),
             wins=sum(row.verdict == "win" for row in own),
             wrongly_accepted=sum(row.wrongly_accepted for row in own),
-            geometric_mean_speedup=round(geometric_mean(row.speedup for row in own if row.speedup), 4),
+            compared=len(common),
+            geometric_mean_speedup=round(geometric_mean(gains), 4) if gains else None,
             mean_tried=round(mean(row.tried for row in own), 1),
         )
     return found

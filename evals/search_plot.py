@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-COLOURS = ("#d1495b", "#2e86ab", "#3c9d5d", "#8e5ea2", "#e08e0b", "#5f6c7b", "#a0a0a0", "#b98b5e")
+COLOURS = ("#d1495b", "#2e86ab", "#3c9d5d", "#8e5ea2", "#e08e0b", "#5f6c7b", "#a0a0a0", "#b98b5e", "#1b1b1b")
 PANEL_WIDTH, PANEL_HEIGHT, GAP, COLUMNS = 300.0, 180.0, 34.0, 3
 LEAST_SPAN = 0.05
 """Of the axis: a panel where all are at the best is not blown up."""

@@ -50,7 +50,10 @@ def variants_table(path: Path) -> str:
         [problem, *(run_cell(runs.get((problem, variant))) for variant in summary)]
         for problem in sorted({row["problem"] for row in content["rows"]})
     ]
-    rows.append(["geometric mean (kernels of runs)", *(mean_cell(each) for each in summary.values())])
+    compared = counted(next(iter(summary.values()))["compared"], "problem")
+    rows.append(
+        [f"geometric mean over {compared}", *(number(each["geometric_mean_speedup"]) for each in summary.values())]
+    )
     rows.append(["wrongly accepted", *(audit_cell(content["rows"], name, each) for name, each in summary.items())])
     about = measured_on({**content, "commits": commits_of(content["rows"])})
     budget = counted(content["budget"], "evaluation")
@@ -66,12 +69,6 @@ def run_cell(row: dict[str, Any] | None) -> str:
     if row["status"] in ("nothing", "estimated"):
         return str(row["status"])
     return "problem refused" if row["status"] == "InvalidProblem" else "machine failed"
-
-
-def mean_cell(summary: dict[str, Any]) -> str:
-    """With the number of runs behind it: means over different problems are not to be compared."""
-    mean = f"{summary['geometric_mean_speedup']:.2f}" if summary["passed"] else DASH
-    return f"{mean} ({summary['passed']} of {summary['runs']})"
 
 
 def audit_cell(rows: Sequence[dict[str, Any]], variant: str, summary: dict[str, Any]) -> str:

@@ -54,6 +54,28 @@ def test_a_file_keeps_the_newest_row_of_each_run(tmp_path):
         load(out, 18)
 
 
+def test_means_are_over_problems_that_every_variant_ran_on_to_its_end():
+    """A mean over three problems cannot be set beside one over four; and without a kernel the baseline stays."""
+
+    def row(problem: str, variant: str, status: str, speedup: float | None = None) -> SearchRow:
+        return SearchRow(problem=problem, variant=variant, status=status, speedup=speedup)
+
+    found = summarised(
+        [
+            row("p", "default", "passed", 4.0),
+            row("p", "chain", "nothing"),
+            row("q", "default", "passed", 1.0),
+            row("q", "chain", "passed", 9.0),
+            row("r", "default", "passed", 100.0),
+            row("r", "chain", "InfraError"),
+            row("s", "default", "passed", 100.0),
+        ]
+    )
+    assert [(each.compared, each.geometric_mean_speedup) for each in found.values()] == [(2, 2.0), (2, 3.0)]
+    alone = summarised([row("r", "default", "InfraError")])["default"]
+    assert (alone.compared, alone.geometric_mean_speedup) == (0, None)
+
+
 def test_an_unknown_variant_is_bad_input(tmp_path, capsys):
     assert main(["--variants", "best", "--out", str(tmp_path / "x.json")]) == 2
     assert "no 'best'; known: default, chain" in capsys.readouterr().err

@@ -164,16 +164,16 @@ def write_variants(results: Path, rows: Sequence[SearchRow], summary: Mapping[st
     (results / "search-h200.json").write_text(json.dumps(content))
 
 
-def test_means_of_variants_are_the_files_own_and_say_over_how_many_runs(tmp_path: Path) -> None:
+def test_means_of_variants_are_the_files_own_and_say_over_how_many_problems(tmp_path: Path) -> None:
     row = SearchRow(problem="p", variant="default", status="passed", speedup=1.5, verdict="win", commit="abc")
     made = summarised([row])["default"]
     few, none = (
-        made.model_copy(update={"geometric_mean_speedup": 1.111, "runs": 4}),
-        made.model_copy(update={"passed": 0}),
+        made.model_copy(update={"geometric_mean_speedup": 1.111, "compared": 4}),
+        made.model_copy(update={"geometric_mean_speedup": None}),
     )
     write_variants(tmp_path, [row], {"default": few, "chain": none})
     text = filled("<!-- table:variants -->\n<!-- /table -->\n", tmp_path)
-    assert "| geometric mean (kernels of runs) | 1.11 (1 of 4) | – (0 of 1) |" in text
+    assert "| geometric mean over 4 problems | 1.11 | – |" in text
     assert "| p | 1.50 win | – |" in text
 
 
