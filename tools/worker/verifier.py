@@ -45,7 +45,6 @@ class Verifier:
                 text = f"right when checked, wrong in timed call {number}: {finding.worst}"
                 raise CandidateFailed(Status.INCORRECT_NUMERICAL, text, check)
 
-
     def _audited(self, inputs: list[Any], delivered: list[torch.Tensor]) -> bool:
         """Whether the oracle's answer on these inputs is met within the bounds that another draw has."""
         try:
