@@ -8,11 +8,15 @@ from .table_text import NOT_MEASURED, markdown, measured_on, number
 
 
 def harness_table(path: Path) -> str:
-    """Every number of the file, nested ones with dotted names."""
+    """Every number of the file, nested ones with dotted names. Of a ratio to one itself the fourth decimal is what counts."""
     if not path.exists():
         return NOT_MEASURED
     content: dict[str, Any] = json.loads(path.read_text())
-    rows = [[name, number(value)] for name, value in flat(content, "") if not name.startswith("versions")]
+    rows = [
+        [name, number(value, 5 if name.startswith("identity") else 3)]
+        for name, value in flat(content, "")
+        if not name.startswith("versions")
+    ]
     return f"{markdown(['measure', 'value'], rows)}\n\n{measured_on(content)}"
 
 

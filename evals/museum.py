@@ -18,9 +18,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from ..state.base import Record
@@ -89,51 +90,63 @@ def judge(harness: Harness, problem: Problem, exhibit: Exhibit, tier: Tier, run:
     return Verdict(status=status, accepted=False, message=text[:300], seconds=round(time.monotonic() - started, 3))
 
 
-def prepared(harness: Harness, path: Path, say: Report) -> Problem:
-    """The problem, vetted; on a GPU the reference is timed against itself, which calibrates the judge's clock."""
-    problem = harness.load(path)
+def prepare(harness: Harness, problem: Problem, say: Report) -> None:
+    """Vets a problem; on a GPU the reference is timed against itself, which calibrates the judge's clock."""
     for note in harness.vet(problem):
-        say(f"{path.stem}: {note}")
+        say(f"{problem.name}: {note}")
     if not harness.device().simulated:
         try:
             harness.baseline(problem)
         except InfraError as error:
-            say(f"{path.stem}: its clocks are not calibrated: {error}")
-    return problem
+            say(f"{problem.name}: its clocks are not calibrated: {error}")
 
 
 def run_museum(run: MuseumRun, harness: Harness, ledger: Ledger, say: Report) -> None:
     """Judges each exhibit until it has `repeat` verdicts, each on new draws; one problem after the other."""
 
-    def one(exhibit: Exhibit, number: int) -> None:
-        verdict = judge(harness, harness.load(exhibit.problem_path), exhibit, run.tier, number)
+    def one(exhibit: Exhibit, number: int, problem: Problem | None = None) -> None:
+        verdict = judge(harness, problem or harness.load(exhibit.problem_path), exhibit, run.tier, number)
         ledger.add(exhibit, verdict)
         say(f"{exhibit.name:<52} {verdict.status:<20} {verdict.seconds:6.2f} s  {_line(verdict.message)}")
 
-    def due(number: int, group: Sequence[Exhibit]) -> list[Exhibit]:
-        return [exhibit for exhibit in group if ledger.count(exhibit) <= number]
-
-    hanging = [exhibit for exhibit in run.exhibits if hangs_in_compilation(exhibit)]
-    by_problem: dict[str, list[Exhibit]] = {}
-    for exhibit in run.exhibits:
-        if exhibit not in hanging:
-            by_problem.setdefault(exhibit.problem, []).append(exhibit)
     with ThreadPoolExecutor(run.threads) as pool, ThreadPoolExecutor(run.threads) as aside:
         # What hangs while it compiles needs no judge: all others go on beside it.
-        waits = [aside.submit(one, exhibit, n) for n in range(run.repeat) for exhibit in due(n, hanging)]
-        for group in by_problem.values():
-            rounds = [(number, due(number, group)) for number in range(run.repeat)]
-            problem: Problem | None = None
-            for number, exhibits in rounds:
-                if not exhibits:
-                    continue
-                if problem is None:
-                    problem = prepared(harness, exhibits[0].problem_path, say)
-                else:
+        hanging = [exhibit for exhibit in run.exhibits if hangs_in_compilation(exhibit)]
+        waits = [aside.submit(one, exhibit, n) for n, some in due(run, ledger, hanging) for exhibit in some]
+        for problem, rounds in loaded(run, harness, ledger):
+            prepare(harness, problem, say)
+            for place, (number, exhibits) in enumerate(rounds):
+                if place:
                     harness.renew(problem)
-                list(pool.map(one, exhibits, [number] * len(exhibits)))
+                list(pool.map(partial(one, number=number, problem=problem), exhibits))
         for each in waits:
             each.result()
+
+
+Rounds = list[tuple[int, list[Exhibit]]]
+
+
+def due(run: MuseumRun, ledger: Ledger, exhibits: Sequence[Exhibit]) -> Rounds:
+    """By number of the round: the exhibits that lack its verdict. Rounds that none lacks are left out."""
+    rounds = [(n, [exhibit for exhibit in exhibits if ledger.count(exhibit) <= n]) for n in range(run.repeat)]
+    return [(number, some) for number, some in rounds if some]
+
+
+def loaded(run: MuseumRun, harness: Harness, ledger: Ledger) -> Iterator[tuple[Problem, Rounds]]:
+    """Problems with what is due on them. The next is read, and lowered, while the one before is judged."""
+    by_problem: dict[Path, list[Exhibit]] = {}
+    for exhibit in run.exhibits:
+        if not hangs_in_compilation(exhibit):
+            by_problem.setdefault(exhibit.problem_path, []).append(exhibit)
+    wanted = [(path, rounds) for path, group in by_problem.items() if (rounds := due(run, ledger, group))]
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(harness.load, wanted[0][0]) if wanted else None
+        for place, (_, rounds) in enumerate(wanted):
+            assert coming is not None
+            problem = coming.result()
+            if place + 1 < len(wanted):
+                coming = reader.submit(harness.load, wanted[place + 1][0])
+            yield problem, rounds
 
 
 def hangs_in_compilation(exhibit: Exhibit) -> bool:
