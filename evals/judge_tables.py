@@ -8,7 +8,7 @@ from .table_text import NOT_MEASURED, markdown, measured_on, number
 
 
 def harness_table(path: Path) -> str:
-    """Every number of the file, nested ones with dotted names. In ratios to itself the fourth decimal is what counts."""
+    """Every number of the file, nested ones with dotted names. In ratios to itself the fourth decimal counts."""
     if not path.exists():
         return NOT_MEASURED
     content: dict[str, Any] = json.loads(path.read_text())
