@@ -136,41 +136,51 @@ def open_bench(options: argparse.Namespace, folder: str) -> Bench:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Everything, as the result file has it. Candidates are judged beside the best baseline, as in any run."""
-    ratios: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, closing(open_bench(options, folder)) as bench:
         device = bench.harness.device()
-        for entry in select(options.problems):
-            problem = bench.harness.load(entry.path)
-            ratios[entry.name] = identity_ratios(bench.harness, problem, options.runs)
-            say(f"identity {entry.name}: {min(ratios[entry.name]):.4f} to {max(ratios[entry.name]):.4f}")
+        found = identities(options, bench.harness)
+    if not options.no_rates:
+        found |= rates(options)
+    return found | {
+        "flips": flips(options.flips_from),
+        "gpu": device.name,
+        "versions": device.versions,
+        "sandbox": device.sandbox,
+    }
+
+
+def identities(options: argparse.Namespace, harness: Harness) -> dict[str, Any]:
+    """Ratios of the reference to itself, over all runs and by problem."""
+    ratios: dict[str, list[float]] = {}
+    for entry in select(options.problems):
+        own = ratios[entry.name] = identity_ratios(harness, harness.load(entry.path), options.runs)
+        say(f"identity {entry.name}: {min(own):.4f} to {max(own):.4f}")
     every = [ratio for some in ratios.values() for ratio in some]
-    rates = {}
-    for language in LANGUAGES:
-        rates[language] = throughput(options, language)
-        say(f"{language}: {rates[language]}")
     return {
         "identity_ratio": round(median(every), 5),
         "identity_low": round(min(every), 5),
         "identity_high": round(max(every), 5),
         "identity_runs": options.runs,
         "identity_by_problem": {name: round(median(some), 5) for name, some in ratios.items()},
-        "seconds_per_cached_evaluation": {
-            language: round(rates[language]["cached"]["seconds"], 3) for language in LANGUAGES
-        },
-        "quick_median_s": {
-            language: round(rates[language]["cached"]["besides_own_run_s"], 3) for language in LANGUAGES
-        },
+    }
+
+
+def rates(options: argparse.Namespace) -> dict[str, Any]:
+    """What evaluations take on the first problem, by language."""
+    found: dict[Language, dict[str, Any]] = {}
+    for language in LANGUAGES:
+        found[language] = throughput(options, language)
+        say(f"{language}: {found[language]}")
+    cached = {language: each["cached"] for language, each in found.items()}
+    return {
+        "seconds_per_cached_evaluation": {name: round(each["seconds"], 3) for name, each in cached.items()},
+        "quick_median_s": {name: round(each["besides_own_run_s"], 3) for name, each in cached.items()},
         "cost_per_defence_s": {
-            language: {name: round(cost, 4) for name, cost in rates[language]["cached"]["stages"].items()}
-            for language in LANGUAGES
+            name: {stage: round(cost, 4) for stage, cost in each["stages"].items()} for name, each in cached.items()
         },
-        "flips": flips(options.flips_from),
-        "candidates_per_minute": {language: round(rates[language]["per_minute"], 1) for language in LANGUAGES},
-        "candidates": {language: rates[language]["candidates"] for language in LANGUAGES},
+        "candidates_per_minute": {name: round(each["per_minute"], 1) for name, each in found.items()},
+        "candidates": {name: each["candidates"] for name, each in found.items()},
         "rates_on": select(options.problems)[0].name,
-        "gpu": device.name,
-        "versions": device.versions,
-        "sandbox": device.sandbox,
     }
 
 
@@ -185,6 +195,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="problems for the identity ratio; rates are taken on the first",
     )
     parser.add_argument("--runs", type=int, default=20, help="identity evaluations per problem")
+    parser.add_argument("--no-rates", action="store_true", help="identity ratios only")
     parser.add_argument("--candidates", type=int, default=16, help="candidates per rate")
     parser.add_argument("--threads", type=int, default=6, help="evaluations asked for at the same time")
     parser.add_argument("--flips-from", type=Path, help="result file of the museum's honest controls")
@@ -207,7 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
     content["command"] = provenance.command("warpsmith.evals.measure_harness", arguments)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(options.out, json.dumps(content, indent=1) + "\n")
-    say(json.dumps({name: content[name] for name in ("identity_ratio", "candidates_per_minute")}))
+    say(json.dumps({name: content.get(name) for name in ("identity_ratio", "candidates_per_minute")}))
     return 0
 
 

@@ -1,15 +1,12 @@
-"""One workload set up for measuring: the judge's shared buffers, the flush, and the calls on its own side."""
+"""One workload set up for measuring: the judge's shared buffers, and the flush."""
 
 import os
-from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from . import buffers, layouts, structure
-from .clock import Stopwatch
-from .expectation import clone_nested
 
 _FLUSH_FACTOR = 3
 _DECOYS = 4
@@ -83,12 +80,7 @@ class Bench:
         _, tensors = structure.flatten(values)
         for target, value in zip(self.input_tensors(), tensors, strict=True):
             changed = self._mislead(target, value) if misled else None
-            narrow_target, narrow_value = target, value
-            for dim, stride in enumerate(target.stride()):
-                if stride == 0 and target.shape[dim] > 1:
-                    narrow_target = narrow_target.narrow(dim, 0, 1)
-                    narrow_value = narrow_value.narrow(dim, 0, 1)
-            narrow_target.copy_(narrow_value)
+            copy_into(target, value)
             if changed is not None:
                 flat, places, right = changed
                 flat[places] = right
@@ -155,6 +147,14 @@ class Bench:
         return layout.views(buffer, (self.current if index is None else index) * layout.size_bytes)
 
 
+def copy_into(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Copies a tensor to one of the same layout, elements that expanded dimensions share once."""
+    for dim, stride in enumerate(target.stride()):
+        if stride == 0 and target.shape[dim] > 1:
+            target, value = target.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
+    target.copy_(value)
+
+
 class Copies:
     """All that a candidate delivers, in memory of the judge's own: what is written after `take` comes too late."""
 
@@ -189,54 +189,3 @@ class _Flat:
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     """Everything between a tensor's first and last element, as one dimension."""
     return tensor.as_strided((buffers.storage_bytes(buffers.spec_of(tensor)) // tensor.element_size(),), (1,))
-
-
-class OwnCalls:
-    """Calls of a baseline in the judge's own process, timed as the child times the candidate."""
-
-    def __init__(self, call: Any, stopwatch: Stopwatch) -> None:
-        self.call = call
-        self.stopwatch = stopwatch
-        self.lead = Lead()
-        self.host_ms = 0.0
-        """The host's time to enqueue the last call."""
-        self.late = False
-
-    def warm_up(self, arguments: list[Any], count: int = 3) -> None:
-        """Runs a few times and learns how long the host takes to enqueue."""
-        for _ in range(count):
-            reading = self.stopwatch.time(self.call, clone_nested(arguments), 0.0)
-            self.lead.learn(reading.host_ms)
-
-    def time(self, arguments: list[Any]) -> tuple[Any, float]:
-        """One call: result and ms. `Lead.exposed` tells whether the launch was hidden."""
-        reading = self.stopwatch.time(self.call, arguments, self.lead.ms)
-        self.lead.learn(reading.host_ms)
-        self.host_ms, self.late = reading.host_ms, reading.late
-        return reading.result, reading.ms
-
-
-class Lead:
-    """How long the GPU waits before a timed call, so that the host has enqueued all of it by then.
-
-    A host that was idle takes several times as long as a warm one, so the margin is wide, and a call that was exposed
-    all the same is told so that it can be measured again. One slow call among the last few says nothing of the next:
-    each millisecond of lead is paid for in every pair. Bounded: a call that synchronises gains nothing.
-    """
-
-    MARGIN = 3.0
-    LEAST_MS = 0.3
-    RECENT = 8
-
-    def __init__(self, longest_ms: float = 5.0) -> None:
-        self.longest_ms = longest_ms
-        self.ms = self.LEAST_MS
-        self.exposed = False
-        self._recent_ms: deque[float] = deque(maxlen=self.RECENT)
-
-    def learn(self, host_ms: float) -> None:
-        """Takes in the host's time of one call."""
-        self.exposed = host_ms > 0.9 * self.ms and self.ms < self.longest_ms
-        self._recent_ms.append(host_ms)
-        ordinary_ms = sorted(self._recent_ms)[-2:][0]  # the second longest: all but one were done by then
-        self.ms = min(self.longest_ms, self.LEAST_MS + self.MARGIN * ordinary_ms)

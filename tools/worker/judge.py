@@ -35,9 +35,10 @@ from . import (
     structure,
     vetting,
 )
-from .bench import Bench, BenchPlan, Flush, OwnCalls
+from .bench import Bench, BenchPlan, Flush
 from .clock import Stopwatch
 from .expectation import Expectation, clone_nested, expect
+from .own_calls import OwnCalls, OwnInputs
 from .problem_module import ProblemModule
 
 _SETS_BYTES = 64 << 20
@@ -51,6 +52,8 @@ _CACHED_EXPECTATION_SHARE = 0.25
 _ROOM_SHARE = 0.25
 """Share of the GPU's memory that a candidate should find free."""
 _IDLE_BYTES = 1 << 30
+_OWN_INPUTS_SHARE = 1 / 16
+"""Share of the GPU's memory that one workload's inputs may take a further time."""
 
 
 class Judge:
@@ -66,6 +69,7 @@ class Judge:
         self._expectations: dict[tuple[Any, ...], Expectation] = {}
         self._benches: dict[tuple[str, str], Bench] = {}
         self._own: dict[tuple[str, str], OwnCalls] = {}
+        self._own_inputs: dict[str, OwnInputs | None] = {}
         self._hidden: list[Workload] | None = None
         self._neighbours: list[Workload | None] = []
         self.mutant_weights = "timed"
@@ -161,9 +165,11 @@ class Judge:
     def _room_to_keep(self) -> bool:
         kept = sum(leaf.oracle.nbytes for e in self._expectations.values() for leaf in e.leaves)
         if self.device.type == "cuda":
-            total = torch.cuda.get_device_properties(self.device).total_memory
-            return kept < _CACHED_EXPECTATION_SHARE * total
+            return kept < _CACHED_EXPECTATION_SHARE * self._device_bytes()
         return kept < 1 << 30
+
+    def _device_bytes(self) -> int:
+        return int(torch.cuda.get_device_properties(self.device).total_memory)
 
     def bench(self, workload: Workload, expected: Expectation, layout: layouts.Name = "plain") -> Bench:
         """Shared buffers of a workload, reused over candidates."""
@@ -177,11 +183,20 @@ class Judge:
             self._benches[key] = Bench(inputs, outputs, self.device, BenchPlan(sets=sets, layout=layout))
         return self._benches[key]
 
+    def own_inputs(self, workload: Workload) -> OwnInputs | None:
+        """Memory for what baselines read, like a candidate's; None on a CPU, and where it would leave too little."""
+        if workload.name not in self._own_inputs:
+            fits = self.device.type == "cuda" and workload.input_bytes < _OWN_INPUTS_SHARE * self._device_bytes()
+            values = self.inputs(workload, "problem", -1) if fits else []
+            self._own_inputs[workload.name] = OwnInputs(values, self.device) if fits else None
+        return self._own_inputs[workload.name]
+
     def own(self, name: str, workload: Workload) -> OwnCalls:
         """A baseline's calls, warmed up on a workload (compiled if need be)."""
         key = (name, workload.name)
         if key not in self._own:
-            calls = OwnCalls(baselines.build(name, self.module, self.models["timed"]), self.stopwatch)
+            call = baselines.build(name, self.module, self.models["timed"])
+            calls = OwnCalls(call, self.stopwatch, self.own_inputs(workload))
             arguments = self.inputs(workload, "problem", -1)
             baselines.first_call(calls.call, clone_nested(arguments))
             calls.warm_up(arguments)
@@ -195,7 +210,7 @@ class Judge:
         for number in range(samples):
             values = self.inputs(workload, "problem", number)
             for _ in range(3):
-                arguments = clone_nested(values)  # before the flush: a copy made after it would lie in the cache
+                arguments = calls.placed(values)  # before the flush: a copy made after it would lie in the cache
                 self.flush()
                 milliseconds = calls.time(arguments)[1]
                 if not calls.lead.exposed and not calls.late:
@@ -222,7 +237,7 @@ class Judge:
             model_call = baselines.build(name, self.module, self.models["timed"])
             arguments = self.inputs(workload, "problem", -1)
             seconds = baselines.first_call(model_call, clone_nested(arguments))
-            calls = OwnCalls(model_call, self.stopwatch)
+            calls = OwnCalls(model_call, self.stopwatch, self.own_inputs(workload))
             calls.warm_up(arguments, 10)
         except InvalidProblem:
             raise

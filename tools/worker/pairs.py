@@ -10,8 +10,10 @@ import torch
 
 from ...state.evaluation import Status
 from . import structure
-from .bench import Bench, Copies, Flush, Lead, OwnCalls
+from .bench import Bench, Copies, Flush
 from .expectation import Expectation, check_layout, clone_nested
+from .lead import Lead
+from .own_calls import OwnCalls
 from .session import CandidateFailed, Session
 from .stages import Stages
 from .trial import delivered_leaves, hold_inputs
@@ -160,7 +162,7 @@ def _time_candidate(duel: Duel, plan: Plan, inputs: list[Any], found: Pairs) -> 
 
 def _time_baseline(duel: Duel, inputs: list[Any]) -> tuple[float, list[torch.Tensor]]:
     """The baseline on the same values, from the judge's own memory: its time in ms and its outputs."""
-    arguments = clone_nested(inputs) if duel.expected.mutated else inputs
+    arguments = duel.own.placed(inputs, changes=bool(duel.expected.mutated))
     with duel.stages("time: baseline beside"):
         duel.flush()
         result, milliseconds = duel.own.time(arguments)

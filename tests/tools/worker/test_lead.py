@@ -1,6 +1,6 @@
 """How long the GPU waits before a timed call so that its launch is hidden."""
 
-from warpsmith.tools.worker.bench import Lead
+from warpsmith.tools.worker.lead import Lead
 
 
 def test_it_covers_three_times_what_the_host_usually_takes() -> None:

@@ -11,9 +11,10 @@ import torch
 
 from warpsmith.state.evaluation import Status
 from warpsmith.tools.worker import buffers, pairs, structure
-from warpsmith.tools.worker.bench import Bench, BenchPlan, OwnCalls
+from warpsmith.tools.worker.bench import Bench, BenchPlan
 from warpsmith.tools.worker.clock import Stopwatch
 from warpsmith.tools.worker.expectation import expect
+from warpsmith.tools.worker.own_calls import OwnCalls, OwnInputs
 from warpsmith.tools.worker.session import CandidateFailed
 from warpsmith.tools.worker.stages import Stages
 from warpsmith.tools.worker.verifier import close
@@ -70,6 +71,45 @@ def duel_of(forward: Forward, model: torch.nn.Module | None = None, sets: int = 
     session: Any = Answers(bench, forward)
     own = OwnCalls(reference, Stopwatch(CPU))
     return pairs.Duel("w", session, bench, own, expected, draw, verify, lambda: None, Stages())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", [Doubles(), Changes()])
+@pytest.mark.parametrize("own_memory", [True, False])
+def test_both_sides_of_a_pair_read_the_same_values_and_leave_them_alone(model, own_memory):
+    """A baseline that changes its arguments must not change what the candidate is judged by."""
+    duel = duel_of(lambda x: model(x), model)
+    duel.own.inputs = OwnInputs(duel.draw(0), CPU) if own_memory else None
+    seen = []
+    verify = duel.verify
+
+    def noting(number: int, inputs: list[Any], delivered: list[torch.Tensor], own: list[torch.Tensor]) -> None:
+        seen.append(torch.equal(inputs[0], duel.draw(number)[0]))
+        verify(number, inputs, delivered, own)
+
+    duel.verify = noting
+    pairs.run_pairs(duel, pairs.Plan(pairs=4, warm_ups=2))
+    assert seen == [True] * 4
+
+
+def test_own_inputs_hold_any_nested_draw_in_memory_of_their_own():
+    def draw(rng_seed: int) -> list[Any]:
+        made = torch.Generator().manual_seed(rng_seed)
+        wide = torch.randn(5, 1, generator=made).expand(5, 7)
+        return [
+            torch.randn(4, 6, generator=made).t(),
+            {"w": wide, "k": 3},
+            (torch.arange(rng_seed, rng_seed + 9), None),
+        ]
+
+    own = OwnInputs(draw(1), CPU)
+    for rng_seed in (2, 3):
+        values = draw(rng_seed)
+        taken = own.take(values)
+        (given, places), (kept, own_places) = structure.flatten(values), structure.flatten(taken)
+        assert given == kept
+        assert all(torch.equal(a, b) for a, b in zip(places, own_places, strict=True))
+        assert [a.stride() for a in places] == [b.stride() for b in own_places]
+        assert not {a.data_ptr() for a in places} & {b.data_ptr() for b in own_places}
 
 
 def test_a_burst_calls_on_every_set_and_takes_wall_time():
