@@ -51,7 +51,7 @@ class OwnCalls:
             self.lead.learn(reading.host_ms)
 
     def placed(self, values: list[Any], changes: bool = True) -> list[Any]:
-        """A draw to call with: copies, or the values themselves where no memory is set aside and a call changes nothing."""
+        """A draw to call with: copies, or the values themselves where a call changes nothing and has no memory."""
         if self.inputs is not None:
             return self.inputs.take(values)
         return list(clone_nested(values)) if changes else values
