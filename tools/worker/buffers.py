@@ -74,6 +74,9 @@ class _Pointer:
 class DeviceBuffer:
     """Bytes on the current GPU in an allocation of their own."""
 
+    held_bytes = 0
+    """What all buffers that this process made take of the device; those of other processes are theirs."""
+
     def __init__(self, size_bytes: int, fd: int | None = None) -> None:
         from cuda.bindings import driver
 
@@ -91,6 +94,7 @@ class DeviceBuffer:
         self._padded = max(granularity, -(-size_bytes // granularity) * granularity)
         if fd is None:
             self._handle = _checked(driver.cuMemCreate(self._padded, properties, 0))
+            DeviceBuffer.held_bytes += self._padded
         else:
             self._handle = _checked(driver.cuMemImportFromShareableHandle(fd, kind))
         self._pointer = _checked(driver.cuMemAddressReserve(self._padded, 0, 0, 0))
@@ -99,7 +103,7 @@ class DeviceBuffer:
         access.location = properties.location
         access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         _checked(driver.cuMemSetAccess(self._pointer, self._padded, [access], 1))
-        self._kind = kind
+        self._kind, self._made_here = kind, fd is None
         self.bytes = torch.as_tensor(_Pointer(int(self._pointer), self._padded, self), device=f"cuda:{device}")
 
     def export(self) -> int:
@@ -117,6 +121,7 @@ class DeviceBuffer:
         _checked(driver.cuMemUnmap(self._pointer, self._padded))
         _checked(driver.cuMemAddressFree(self._pointer, self._padded))
         _checked(driver.cuMemRelease(self._handle))
+        DeviceBuffer.held_bytes -= self._padded * self._made_here
 
 
 Buffer = HostBuffer | DeviceBuffer

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 
 from ...state.evaluation import Status
+from .buffers import DeviceBuffer
 from .session import CandidateFailed
 
 MOST_SHARE = 0.5
@@ -34,9 +35,9 @@ class DeviceMemory:
 
 
 def of_others() -> tuple[int, int]:
-    """A reading of the current GPU; this process's own share is what PyTorch keeps, used or not."""
+    """A reading of the current GPU; this process's own share is what PyTorch keeps, used or not, and shared buffers."""
     free_bytes, total_bytes = torch.cuda.mem_get_info()
-    return total_bytes - free_bytes - torch.cuda.memory_reserved(), total_bytes
+    return total_bytes - free_bytes - torch.cuda.memory_reserved() - DeviceBuffer.held_bytes, total_bytes
 
 
 def nothing() -> tuple[int, int]:

@@ -1,8 +1,10 @@
 """What a candidate may keep of the device's memory."""
 
 import pytest
+import torch
 
 from warpsmith.state.evaluation import Status
+from warpsmith.tools.worker import buffers, device_memory
 from warpsmith.tools.worker.device_memory import DeviceMemory, nothing
 from warpsmith.tools.worker.session import CandidateFailed
 
@@ -31,3 +33,11 @@ def test_large_tensors_of_its_own_are_allowed() -> None:
 
 def test_without_a_gpu_nothing_is_taken() -> None:
     DeviceMemory(0, nothing).hold()
+
+
+def test_the_judges_own_share_is_not_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buffers of a workload are made while the first candidate is judged, and large ones are not its doing."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100, 1000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 200)
+    monkeypatch.setattr(buffers.DeviceBuffer, "held_bytes", 300)
+    assert device_memory.of_others() == (400, 1000)
