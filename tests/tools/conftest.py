@@ -37,7 +37,7 @@ class Boxes:
     def start(self, code: str = "", max_memory_bytes: int = 24 << 30, **box: Any) -> tuple[Session, Path]:
         """A boxed process with a candidate file in its scratch folder, not loaded yet."""
         scratch = Path(box.setdefault("scratch", str(self.scratch())))
-        (scratch / "candidate.py").write_text(textwrap.dedent(code))
+        (Path(box.get("origin", scratch)) / "candidate.py").write_text(textwrap.dedent(code))
         cell = Cell(self.server, Spawn("candidate", {"device": "cpu"}, box, max_memory_bytes), 60.0)
         self.cells.append(cell)
         cell.wait_until_ready()

@@ -62,7 +62,8 @@ def _watch(boxed: int, max_memory_bytes: int, box: sandbox.Box, namespaced: bool
             _, status = os.waitpid(boxed, 0)
         elif _memory_bytes(boxed, namespaced, max_memory_bytes) > max_memory_bytes:
             why = "memory"
-        elif polls % _POLLS_A_LOOK == 0 and _disk_bytes(box.origin or box.scratch) > box.max_scratch_bytes:
+        # The box's mounts are this process's too: its folder is where it is shown, and lies hidden where it comes from.
+        elif polls % _POLLS_A_LOOK == 0 and _disk_bytes(box.scratch) > box.max_scratch_bytes:
             why = "disk"
         else:
             woken = signal.sigtimedwait(_WAKING, _POLL_S)

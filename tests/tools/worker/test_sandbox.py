@@ -339,16 +339,25 @@ def test_memory_of_the_rest_of_the_machine_is_not_charged_to_a_box():
     assert 0 < found < machine_bytes
 
 
+FILL = """
+    import time
+    for number in range(400):
+        with open(f"part{number}", "wb") as file:
+            file.write(b"x" * (1 << 20))
+        time.sleep(0.02)
+"""
+
+
 def test_a_box_that_fills_its_folder_is_ended_as_a_matter_of_resources(boxes):
-    code = """
-        import time
-        for number in range(400):
-            with open(f"part{number}", "wb") as file:
-                file.write(b"x" * (1 << 20))
-            time.sleep(0.02)
-    """
-    failure = boxes.fate(code, max_scratch_bytes=16 << 20)
+    failure = boxes.fate(FILL, max_scratch_bytes=16 << 20)
     assert failure.status is Status.RESOURCE
+    assert boxes.endings[-1]["reason"] == "disk"
+
+
+def test_a_box_that_fills_a_folder_shown_elsewhere_is_ended_as_well(boxes, namespaces):
+    """The warden shares the box's view, in which the folder does not lie where it comes from."""
+    shown = {"scratch": str(boxes.folder / "shown"), "origin": str(boxes.scratch())}
+    assert boxes.fate(FILL, max_scratch_bytes=16 << 20, **shown).status is Status.RESOURCE
     assert boxes.endings[-1]["reason"] == "disk"
 
 
