@@ -104,17 +104,22 @@ class Judge:
         return {"flags": self.flags}
 
     def _draw_weights(self) -> None:
-        self.model_seed = draws.fresh_seed() % (1 << 31)
-        self.models = {kind: self.module.model(self.device, self.model_seed) for kind in ("timed", "random")}
-        draws.randomise_weights(self.models["random"], self.model_seed + 1)
+        model_seed = draws.fresh_seed() % (1 << 31)
+        models = {kind: self.module.model(self.device, model_seed) for kind in ("timed", "random")}
+        draws.randomise_weights(models["random"], model_seed + 1)
+        self.model_seed, self.models = model_seed, models  # both or, where memory is short, none
 
     def renew(self, _body: dict[str, Any]) -> dict[str, Any]:
-        """Draws anew what a judge draws when it opens. What it imported, its buffers and its calibration stay."""
-        self._run_key = os.urandom(16)
-        self._draw_weights()
+        """Draws anew what a judge draws when it opens. What it imported, its calibration and its buffers stay, but for
+        those of hidden workloads: others bear their names now.
+        """
         for of_old_draws in (self._expectations, self._own, self.alone_ms, self.mappings, self._neighbours):
             of_old_draws.clear()
         self._hidden = None
+        for key in [key for key in self._benches if key[0].startswith(hidden.PREFIX)]:
+            self._benches.pop(key).release()
+        self._run_key = os.urandom(16)
+        self._draw_weights()
         gc.collect()  # workers run with automatic collection off, and old weights may be large
         return {"ok": True}
 
