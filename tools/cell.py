@@ -34,9 +34,11 @@ class Cell:
         self._server.kill(self.pid)
 
     def __exit__(self, *_: object) -> None:
-        self.end()
-        if self._request.box is not None:
-            scratch_folder.remove(self.folder)
+        try:
+            self.end()
+        finally:
+            if self._request.box is not None:
+                scratch_folder.remove(self.folder)
 
     def wait_until_ready(self) -> None:
         """Nothing of the candidate ran yet, so a failure is ours: raises InfraError."""

@@ -43,7 +43,8 @@ class CellPlan:
 class _Waiting:
     """A process for candidates of one problem that is there, or is being started."""
 
-    problem: str
+    problem: tuple[str, str]
+    """Its content and its path: the box hides the file."""
     cell: Future[Cell]
 
 
@@ -59,6 +60,7 @@ class CellStock:
         """Cells with a candidate in them: the one that is being judged, and the next."""
         self._lock = threading.Lock()
         self._next: _Waiting | None = None
+        self._stopped = False
         self._opener = ThreadPoolExecutor(1, "cell")
         self._ahead = compiler.shown_at is not None
 
@@ -66,6 +68,7 @@ class CellStock:
     def cell(self, problem: Problem, candidate: Candidate, compiled: Compiled) -> Iterator[Cell]:
         """A ready process with the candidate in its scratch folder and nothing of it loaded. Raises InfraError."""
         with self._taken, ExitStack() as ending:
+            self._check_running()
             if self._ahead:
                 cell = self._take(problem)
                 ending.callback(self._end, cell)
@@ -77,29 +80,57 @@ class CellStock:
                 ending.callback(self._end, cell)
             yield cell
 
-    def close(self) -> None:
-        """Ends the one that waits."""
+    @contextmanager
+    def turn(self, cell: Cell) -> Iterator[None]:
+        """A cell's time with the judge: nothing of it runs before, and nothing after. Raises InfraError if it died.
+
+        What all boxes share (processes, memory, the GPU) is then the next one's: it would be blamed for the lack of it.
+        """
+        if "running" not in self._server.status(cell.pid):
+            raise InfraError("a sandboxed process ended while it waited for its turn")
+        try:
+            yield
+        finally:
+            cell.end()
+
+    def discard(self) -> None:
+        """Ends the one that waits: what broke a judge may have broken it too."""
         with self._lock:
             waiting, self._next = self._next, None
         self._discard(waiting)
+
+    def stop(self) -> None:
+        """From here on whoever asks for a cell gets an InfraError."""
+        with self._lock:
+            self._stopped = True
+
+    def close(self) -> None:
+        """Ends the one that waits. Stop first, and end what holds `quiet`."""
+        self.stop()
+        self.discard()
         self._opener.shutdown()
+
+    def _check_running(self) -> None:
+        if self._stopped:
+            raise InfraError("the harness is closed")
 
     def _take(self, problem: Problem) -> Cell:
         """The process that waits, if it is for this problem and alive; another otherwise. Has the next one started."""
         with self._lock:
             waiting, self._next = self._next, None
         cell = None
-        if waiting is not None and waiting.problem == problem.id:
+        key = (problem.id, problem.path)
+        if waiting is not None and waiting.problem == key:
             try:
                 cell = waiting.cell.result()
-            except InfraError:
+            except (InfraError, OSError):
                 waiting = None  # Started anew here: what stopped that one may have passed.
         if cell is None or "running" not in self._server.status(cell.pid):
             self._discard(waiting)
             cell = self._open_empty(problem)
         with self._lock:
-            if self._next is None:
-                self._next = _Waiting(problem.id, self._opener.submit(self._open_empty, problem))
+            if self._next is None and not self._stopped:
+                self._next = _Waiting(key, self._opener.submit(self._open_empty, problem))
         return cell
 
     def _discard(self, waiting: _Waiting | None) -> None:
@@ -109,7 +140,11 @@ class CellStock:
     def _open_empty(self, problem: Problem) -> Cell:
         folder = self._plan.work_dir / "boxes" / uuid4().hex
         folder.mkdir(parents=True)
-        return self._open(problem, folder)
+        try:
+            return self._open(problem, folder)
+        except BaseException:
+            scratch_folder.remove(folder)  # also where there was no process yet to take it along
+            raise
 
     def _open(self, problem: Problem, folder: Path) -> Cell:
         """Starts a process, and waits until it is boxed and has its GPU context."""
@@ -130,6 +165,8 @@ class CellStock:
 
     def _end(self, cell: Cell) -> None:
         """What it left running on the GPU must not slow whoever is timed next."""
-        with self._quiet:
-            cell.end()
-        cell.__exit__()
+        try:
+            with self._quiet:
+                cell.end()
+        finally:
+            cell.__exit__()

@@ -53,8 +53,10 @@ class JudgeHandle:
     def close(self) -> None:
         if self.alive:
             self.alive = False
-            self._channel.close()
-            self._server.kill(self._pid)
+            try:
+                self._server.kill(self._pid)  # first: whoever waits for it in another thread hears that it hung up
+            finally:
+                self._channel.close()
 
 
 def checked(reply: dict[str, Any]) -> dict[str, Any]:

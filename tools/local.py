@@ -258,7 +258,7 @@ class LocalHarness:
         """
         for attempt in (1, 2):
             try:
-                with self.cells.cell(problem, candidate, compiled) as cell, self._gpu_lock:
+                with self.cells.cell(problem, candidate, compiled) as cell, self._gpu_lock, self.cells.turn(cell):
                     fields = {
                         "candidate": candidate.id,
                         "source": candidate.source,
@@ -272,6 +272,7 @@ class LocalHarness:
             except InfraError:
                 with self._gpu_lock:
                     self._close_judges()
+                self.cells.discard()
                 if attempt == 2:
                     raise
         raise AssertionError("unreachable")
@@ -324,8 +325,9 @@ class LocalHarness:
 
     def close(self) -> None:
         self._reader.close()
+        self.cells.stop()
+        self._close_judges()  # before the cells: what is being timed would be waited for to its end
         self.cells.close()
-        self._close_judges()
         self._end_servers()
 
     def _end_servers(self) -> None:

@@ -37,8 +37,8 @@ def stock(server: ForkServer, namespaces: None) -> Iterator[CellStock]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def problem(source: str = "a") -> Problem:
-    return Problem(name="p", path="p.py", source=source, workloads=(Workload(name="default", inputs=({},)),))
+def problem(source: str = "a", path: str = "p.py") -> Problem:
+    return Problem(name="p", path=path, source=source, workloads=(Workload(name="default", inputs=({},)),))
 
 
 def candidate(mark: str) -> Candidate:
@@ -92,19 +92,21 @@ def test_a_waiting_process_that_died_is_nobodys_fault(stock):
     assert not dead.folder.exists()
 
 
-def test_a_process_for_another_problem_is_not_used(stock):
-    """The box hides the file of the problem that it was made for."""
+@pytest.mark.parametrize("another", [problem("b"), problem(path="copy.py")])
+def test_a_process_for_another_problem_is_not_used(stock, another):
+    """The box hides the file of the problem that it was made for, and no copy of it."""
     with stock.cell(problem(), candidate("one"), NOTHING):
         other = waiting(stock)
-    with stock.cell(problem("b"), candidate("one"), NOTHING) as cell:
+    with stock.cell(another, candidate("one"), NOTHING) as cell:
         assert cell.pid != other.pid
     assert "running" not in stock._server.status(other.pid)
 
 
-def test_a_process_that_did_not_start_is_started_anew(stock):
+@pytest.mark.parametrize("why", [InfraError("a sandboxed process does not start: no memory"), OSError("no space")])
+def test_a_process_that_did_not_start_is_started_anew(stock, why):
     failed: Future[Cell] = Future()
-    failed.set_exception(InfraError("a sandboxed process does not start: no memory"))
-    stock._next = _Waiting(problem().id, failed)
+    failed.set_exception(why)
+    stock._next = _Waiting((problem().id, problem().path), failed)
     with stock.cell(problem(), candidate("one"), NOTHING) as cell:
         assert "candidate.py" in what_it_said(stock, cell)
 
@@ -116,3 +118,47 @@ def test_closing_leaves_no_process_and_no_folder(stock):
     assert all("running" not in stock._server.status(each.pid) for each in (cell, ready))
     assert not cell.folder.exists()
     assert not ready.folder.exists()
+
+
+def test_nothing_of_a_candidate_runs_after_its_turn(stock):
+    """It would take what all boxes share from whoever is judged next."""
+    with stock.cell(problem(), candidate("one"), NOTHING) as cell:
+        with stock.turn(cell):
+            assert "running" in stock._server.status(cell.pid)
+        assert "running" not in stock._server.status(cell.pid)
+
+
+def test_a_process_that_died_before_its_turn_is_nobodys_fault(stock):
+    with stock.cell(problem(), candidate("one"), NOTHING) as cell:
+        stock._server.kill(cell.pid)
+        with pytest.raises(InfraError, match="while it waited"), stock.turn(cell):
+            pytest.fail("it has no turn")
+
+
+def test_what_waited_through_a_fault_is_not_used(stock):
+    with stock.cell(problem(), candidate("one"), NOTHING):
+        stale = waiting(stock)
+        stock.discard()
+    with stock.cell(problem(), candidate("two"), NOTHING) as cell:
+        assert cell.pid != stale.pid
+    assert not stale.folder.exists()
+
+
+def test_closing_in_the_middle_starts_and_leaves_nothing(stock):
+    with stock.cell(problem(), candidate("one"), NOTHING) as cell:
+        stock.close()
+    with pytest.raises(InfraError, match="closed"), stock.cell(problem(), candidate("two"), NOTHING):
+        pytest.fail("it is closed")
+    assert "running" not in stock._server.status(cell.pid)
+    assert list((stock._plan.work_dir / "boxes").iterdir()) == []
+
+
+def test_a_process_that_cannot_be_started_leaves_no_folder(stock, monkeypatch):
+    def refused(_: object) -> None:
+        raise InfraError("the fork server cannot start a process")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stock._server, "spawn", refused)
+        with pytest.raises(InfraError), stock.cell(problem(), candidate("one"), NOTHING):
+            pytest.fail("there is none")
+    assert list((stock._plan.work_dir / "boxes").iterdir()) == []
