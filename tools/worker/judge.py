@@ -93,15 +93,24 @@ class Judge:
         """Loads the problem and builds the reference under two sets of weights."""
         self.problem = Problem.model_validate(body["problem"])
         self.bounds: dict[str, dict[str, float]] = body["bounds"]
-        self.flags = precision_flags.set_for(self.problem.precision)
+        precision_flags.set_for(self.problem.precision)
         baselines.use_cache(self.work_dir / "inductor", int(self.params.get("compile_threads", 1)))
         self.module = ProblemModule(Path(self.problem.path), self.problem.source)
         self.init_description, _ = structure.flatten(self.module.init_arguments())
         self._draw_weights()
+        self.flags = self._flags()
         probe = self.inputs(self.problem.primary, "normal") if self.device.type == "cuda" else []
         self.unit_in = reference_precision.permitted_roundoff(self.problem.precision, self.models["timed"], probe)
         self.use_baselines(body)
         return {"flags": self.flags}
+
+    def _flags(self) -> dict[str, bool]:
+        """The flags that the reference runs under: its file may have set some, if not against its own policy."""
+        try:
+            return precision_flags.set_for(self.problem.precision)
+        except RuntimeError as error:
+            text = "sets a precision that PyTorch's `allow_tf32` cannot tell; set `torch.backends.*.allow_tf32` instead"
+            raise self.module.fault(text) from error
 
     def _draw_weights(self) -> None:
         model_seed = draws.fresh_seed() % (1 << 31)

@@ -61,15 +61,34 @@ def test_a_time_that_is_voided_later_costs_others_nothing() -> None:
     assert raced._give_up_ms(problem) is None
 
 
-@pytest.mark.parametrize(("policy", "allowed"), [("tf32", True), ("strict-fp32", False)])
+ALLOW_TF32 = "torch.backends.cuda.matmul.allow_tf32 = True"
+
+
+@pytest.mark.parametrize(
+    ("policy", "line", "allowed"),
+    [
+        ("tf32", "", True),
+        ("strict-fp32", "", False),
+        ("reference", ALLOW_TF32, True),  # PyTorch's default for convolutions
+        ("strict-fp32", ALLOW_TF32, False),
+    ],
+)
 def test_a_candidate_runs_under_the_flags_of_the_reference(
-    harness: LocalHarness, opened: Callable[[str], Problem], policy: str, allowed: bool
+    harness: LocalHarness, opened: Callable[[str], Problem], policy: str, line: str, allowed: bool
 ) -> None:
     """Else the reference as a candidate would not be the reference, and a library call slower than its baseline."""
-    problem = opened(f'{LINEAR}\nprecision = "{policy}"\n')
+    problem = opened(f'{LINEAR}\nprecision = "{policy}"\n{line}\n')
     source = f"flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)\n{LINEAR}"
     told = source + "class ModelNew(Model):\n    def forward(self, x):\n        raise RuntimeError(f'flags {flags}')\n"
     assert f"flags ({allowed}, {allowed})" in verdict(harness, problem, told).message
+
+
+def test_flags_that_nobody_can_tell_are_the_problems_fault(
+    harness: LocalHarness, opened: Callable[[str], Problem]
+) -> None:
+    problem = opened(f'{LINEAR}\ntorch.backends.fp32_precision = "tf32"\n')
+    with pytest.raises(InvalidProblem, match="allow_tf32"):
+        verdict(harness, problem, f"{LINEAR}\nModelNew = Model\n")
 
 
 def test_a_renewed_judge_draws_anew(harness: LocalHarness, opened: Callable[[str], Problem]) -> None:
