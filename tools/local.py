@@ -129,6 +129,8 @@ class LocalHarness:
     def renew(self, problem: Problem) -> None:
         with self._gpu_lock:
             self._judge(problem).ask("renew", _OPEN_S)
+            # Verdicts on other draws: `list`, as other threads may be adding theirs.
+            self._evaluated = {key: found for key, found in list(self._evaluated.items()) if key[0] != problem.id}
             if problem.id in self._with_baselines:
                 self._use_baselines(problem)
 
