@@ -87,8 +87,11 @@ class CompilePool:
         return self._work_dir / "compiled" / f"{key}.json"
 
     def _keep(self, compiled: Compiled) -> None:
-        """The record is written last and replaces whole, so a folder without one was never finished."""
-        if compiled.report.ok:
+        """The record is written last and replaces whole, so a folder without one was never finished.
+
+        What was not compiled ahead is tried again by the next run: the machine may have been short of something.
+        """
+        if compiled.report.ok and not compiled.report.warnings:
             path = self._record_of(compiled.key)
             temporary = path.with_suffix(".tmp")
             temporary.write_text(compiled.model_dump_json())

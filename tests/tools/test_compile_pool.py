@@ -226,6 +226,15 @@ def test_a_worker_that_does_not_start_in_time_is_no_compile_error(pool, monkeypa
     assert "did not start in time" in report.warnings
 
 
+def test_what_was_not_compiled_ahead_is_compiled_by_the_next_run(pool, monkeypatch):
+    one = candidate(ADD.replace("AMOUNT", "8.0"))
+    with monkeypatch.context() as patch:
+        patch.setattr(compile_pool, "_START_S", 1e-6)
+        assert pool.compile(problem(), one).report.kernels == ()
+    next_run = CompilePool(pool._server, pool._work_dir, pool._device, workers=1)
+    assert len(next_run.compile(problem(), one).report.kernels) == 1
+
+
 def test_source_that_is_no_python_costs_no_process(pool):
     for source in ("def (", "x = \0", "(" * 5000 + ")" * 5000, "x = " + "-" * 200_000 + "1"):
         report = pool.compile(problem(), Candidate(id="x", language="torch", source=source)).report
