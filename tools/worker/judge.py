@@ -19,8 +19,7 @@ import torch
 from ...state.errors import InfraError, InvalidProblem
 from ...state.evaluation import Evaluation, Status
 from ...state.problem import Problem, Workload
-from ...state.timing import Baseline
-from .. import statistics, wire
+from .. import wire
 from ..cell import channel_from
 from ..fork_server import ForkServer
 from . import (
@@ -35,16 +34,15 @@ from . import (
     structure,
     vetting,
 )
+from .baseline_side import BaselineSide
 from .bench import Bench, BenchPlan, Flush
 from .clock import Stopwatch
-from .expectation import Expectation, clone_nested, expect
-from .own_calls import OwnCalls, OwnInputs
+from .expectation import Expectation, expect
 from .problem_module import ProblemModule
 
 _SETS_BYTES = 64 << 20
 """Sets of buffers of a workload are as many as fit, at least two: more calls in a burst where one is too short."""
 _MOST_SETS = 8
-_ALONE_SAMPLES = 15
 _QUIET_S = 120.0
 """Longer than another process takes to start or to be ended."""
 _CACHED_EXPECTATION_SHARE = 0.25
@@ -52,8 +50,6 @@ _CACHED_EXPECTATION_SHARE = 0.25
 _ROOM_SHARE = 0.25
 """Share of the GPU's memory that a candidate should find free."""
 _IDLE_BYTES = 1 << 30
-_OWN_INPUTS_SHARE = 1 / 16
-"""Share of the GPU's memory that one workload's inputs may take a further time."""
 
 
 class Judge:
@@ -68,8 +64,6 @@ class Judge:
         self._run_key = os.urandom(16)
         self._expectations: dict[tuple[Any, ...], Expectation] = {}
         self._benches: dict[tuple[str, str], Bench] = {}
-        self._own: dict[tuple[str, str], OwnCalls] = {}
-        self._own_inputs: dict[str, OwnInputs | None] = {}
         self._hidden: list[Workload] | None = None
         self._neighbours: list[Workload | None] = []
         self.mutant_weights = "timed"
@@ -78,8 +72,7 @@ class Judge:
         self.hop_ms: dict[str, float] = {}
         """What a burst costs on the wall clock beside its calls' own time, by workload: from the reference in a child.
         """
-        self.alone_ms: dict[tuple[str, str], float] = {}
-        """Time of a baseline on a workload while no candidate was there."""
+        self.baselines = BaselineSide(self)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
             torch.cuda.init()
@@ -122,8 +115,9 @@ class Judge:
         """Draws anew what a judge draws when it opens. What it imported, its calibration and its buffers stay, but for
         those of hidden workloads: others bear their names now.
         """
-        for of_old_draws in (self._expectations, self._own, self.alone_ms, self.mappings, self._neighbours):
+        for of_old_draws in (self._expectations, self.mappings, self._neighbours):
             of_old_draws.clear()
+        self.baselines.forget()
         self._hidden = None
         for key in [key for key in self._benches if key[0].startswith(hidden.PREFIX)]:
             self._benches.pop(key).release()
@@ -179,10 +173,10 @@ class Judge:
     def _room_to_keep(self) -> bool:
         kept = sum(leaf.oracle.nbytes for e in self._expectations.values() for leaf in e.leaves)
         if self.device.type == "cuda":
-            return kept < _CACHED_EXPECTATION_SHARE * self._device_bytes()
+            return kept < _CACHED_EXPECTATION_SHARE * self.device_bytes()
         return kept < 1 << 30
 
-    def _device_bytes(self) -> int:
+    def device_bytes(self) -> int:
         return int(torch.cuda.get_device_properties(self.device).total_memory)
 
     def bench(self, workload: Workload, expected: Expectation, layout: layouts.Name = "plain") -> Bench:
@@ -197,41 +191,6 @@ class Judge:
             self._benches[key] = Bench(inputs, outputs, self.device, BenchPlan(sets=sets, layout=layout))
         return self._benches[key]
 
-    def own_inputs(self, workload: Workload) -> OwnInputs | None:
-        """Memory for what baselines read, like a candidate's; None on a CPU, and where it would leave too little."""
-        if workload.name not in self._own_inputs:
-            fits = self.device.type == "cuda" and workload.input_bytes < _OWN_INPUTS_SHARE * self._device_bytes()
-            values = self.inputs(workload, "problem", -1) if fits else []
-            self._own_inputs[workload.name] = OwnInputs(values, self.device) if fits else None
-        return self._own_inputs[workload.name]
-
-    def own(self, name: str, workload: Workload) -> OwnCalls:
-        """A baseline's calls, warmed up on a workload (compiled if need be)."""
-        key = (name, workload.name)
-        if key not in self._own:
-            call = baselines.build(name, self.module, self.models["timed"])
-            calls = OwnCalls(call, self.stopwatch, self.own_inputs(workload))
-            arguments = self.inputs(workload, "problem", -1)
-            baselines.first_call(calls.call, clone_nested(arguments))
-            calls.warm_up(arguments)
-            self._own[key] = calls
-            self.alone_ms[key] = statistics.sample(self._times(calls, workload, _ALONE_SAMPLES)).median_ms
-        return self._own[key]
-
-    def _times(self, calls: OwnCalls, workload: Workload, samples: int) -> list[float]:
-        """Times of a baseline as candidates are timed: flushed, fresh inputs, the launch hidden; in ms."""
-        times = []
-        for number in range(samples):
-            values = self.inputs(workload, "problem", number)
-            for _ in range(3):
-                arguments = calls.placed(values)  # before the flush: a copy made after it would lie in the cache
-                self.flush()
-                milliseconds = calls.time(arguments)[1]
-                if not calls.lead.exposed and not calls.late:
-                    break
-            times.append(max(milliseconds - self.event_ms, 1e-6))
-        return times
-
     def hidden_workloads(self) -> list[Workload]:
         """Shapes that no writer is shown, from the ranges that the problem declares; fixed for this run."""
         if self._hidden is None:
@@ -244,36 +203,9 @@ class Judge:
             self._neighbours = [hidden.neighbour(self.problem, self.module, self.seed("neighbour"))]
         return self._neighbours[0]
 
-    def baseline(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Times one baseline on one workload as candidates are timed: flushed, fresh inputs."""
-        name, workload = body["name"], self.workload(body["workload"])
-        try:
-            model_call = baselines.build(name, self.module, self.models["timed"])
-            arguments = self.inputs(workload, "problem", -1)
-            seconds = baselines.first_call(model_call, clone_nested(arguments))
-            calls = OwnCalls(model_call, self.stopwatch, self.own_inputs(workload))
-            calls.warm_up(arguments, 10)
-        except InvalidProblem:
-            raise
-        except Exception as error:  # noqa: BLE001 - a baseline that does not build is a fact to show, not our fault
-            first_line = f"{type(error).__name__}: {error}".splitlines()[0]
-            return Baseline(name=name, workload=workload.name, ms=None, error=first_line[:300]).model_dump()
-        summary = statistics.sample(self._times(calls, workload, int(body.get("samples", 50))))
-        self._own[(name, workload.name)] = calls
-        self.alone_ms[(name, workload.name)] = summary.median_ms
-        return Baseline(
-            name=name,
-            workload=workload.name,
-            ms=summary.median_ms,
-            std_ms=summary.std_ms,
-            build_seconds=seconds,
-        ).model_dump()
-
     def use_baselines(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Takes the best baselines to interleave with and gets them ready, while no candidate is there to slow them."""
-        self.best_baseline: dict[str, str] = body.get("best_baseline", {})
-        for workload, name in self.best_baseline.items():
-            self.own(name, self.workload(workload))
+        """Gets the best baselines ready; says the shape to compile candidates for beside those that are known."""
+        self.baselines.use(body.get("best_baseline", {}))
         near = self.neighbour()
         return {"neighbour": near.model_dump() if near else None}
 
@@ -291,7 +223,7 @@ class Judge:
 
         if self.device.type == "cuda":
             for workload in self.problem.timed_workloads:  # timed alone before anything of the candidate is loaded
-                self.own(self.best_baseline.get(workload.name, "eager"), workload)
+                self.baselines.calls(self.baselines.name(workload), workload)
         try:
             found = verdict.judge_candidate(self, body)
         except torch.OutOfMemoryError as error:
@@ -338,7 +270,7 @@ def main(channel: socket.socket, server: socket.socket, params: dict[str, Any]) 
         "open": judge.open,
         "vet": judge.vet,
         "renew": judge.renew,
-        "baseline": judge.baseline,
+        "baseline": judge.baselines.time,
         "use_baselines": judge.use_baselines,
         "identity": judge.identity,
         "evaluate": judge.evaluate,

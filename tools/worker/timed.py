@@ -37,14 +37,14 @@ _BURST_DRAWS = 10_000_000
 def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stages) -> Timing:
     """Raises CandidateFailed if a timed call is wrong or the clocks disagree."""
     expected = judge.expectation(workload, "problem", 0, "timed")
-    name = trial.baseline or judge.best_baseline.get(workload.name, "eager")
+    name = trial.baseline or judge.baselines.name(workload)
     gpu = judge.device.type == "cuda"
     plan = _plan(trial, workload, primary=workload == judge.problem.primary, gpu=gpu)
     duel = pairs.Duel(
         workload=workload.name,
         session=trial.session,
         bench=trial.map(workload, expected),
-        own=judge.own(name, workload),
+        own=judge.baselines.calls(name, workload),
         expected=expected,
         draw=lambda number: judge.inputs(workload, "problem", number),
         verify=Verifier(judge, workload.name, expected, plan.pairs).verify,
@@ -56,7 +56,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
     for attempt in range(_MEASUREMENTS if gpu else 1):
         found = pairs.run_pairs(duel, plan, attempt)
         candidate_ms, baseline_ms = (_without(judge.event_ms, side) for side in (found.candidate_ms, found.baseline_ms))
-        slowed = _slowed(judge.alone_ms.get((name, workload.name)), median(baseline_ms))
+        slowed = _slowed(judge.baselines.alone_ms.get((name, workload.name)), median(baseline_ms))
         if (statistics.stable(candidate_ms) and not slowed) or time.monotonic() - started > plan.most_s:
             break
     if slowed and gpu:
@@ -73,7 +73,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
             0, f"spread {spread:.1%} after {attempt + 1} measurements; {conditions.cause(before, judge.device)}"
         )
     if gpu and not trial.identity:
-        baseline_ms = _as_alone(judge.alone_ms.get((name, workload.name)), baseline_ms)
+        baseline_ms = _as_alone(judge.baselines.alone_ms.get((name, workload.name)), baseline_ms)
     candidate, baseline = statistics.sample(candidate_ms), statistics.sample(baseline_ms)
     bounds = judge.bounds.get(workload.name, {})
     return Timing(
