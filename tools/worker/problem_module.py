@@ -26,13 +26,12 @@ class ProblemModule:
         self.path = path
         self.source = source
         self.module = _execute(path, source)
-        for name in ("Model", "get_inputs", "get_init_inputs"):
-            if not callable(getattr(self.module, name, None)):
-                if name == "get_init_inputs":
-                    self.module.__dict__["get_init_inputs"] = list
-                    continue
-                kind = "class" if name == "Model" else "function"
-                raise self.fault(f"defines no {kind} {name}")
+        if not callable(getattr(self.module, "Model", None)):
+            raise self.fault("defines no class Model; add the reference as `class Model(torch.nn.Module)`")
+        if not callable(getattr(self.module, "get_inputs", None)):
+            raise self.fault("defines no function get_inputs; add one that returns the list of forward's arguments")
+        if not callable(getattr(self.module, "get_init_inputs", None)):
+            self.module.__dict__["get_init_inputs"] = list
 
     def fault(self, text: str) -> InvalidProblem:
         return InvalidProblem(f"{self.path}: {text}")

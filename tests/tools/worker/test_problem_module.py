@@ -175,4 +175,5 @@ def test_a_worker_answers_with_the_fault_as_data():
     worker.join()
     ours.close()
     theirs.close()
-    assert reply == {"fault": "problem", "text": f"{FILE}: defines no class Model"}
+    said = "defines no class Model; add the reference as `class Model(torch.nn.Module)`"
+    assert reply == {"fault": "problem", "text": f"{FILE}: {said}"}
