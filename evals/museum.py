@@ -44,6 +44,8 @@ Those that hoard memory go for ten gigabytes.
 """
 _COMPILE_S = 75.0
 """Some exhibits hang while they compile; the slowest honest one builds a C++ extension in 50 s on a busy machine."""
+_DRY_CALL_S = 15.0
+"""In a dry run nothing counts as compiled ahead, and each that hangs would take the minute of a call that compiles."""
 Report = Callable[[str], None]
 
 
@@ -69,6 +71,7 @@ def open_museum(folder: Path, gpu: int = 0, require_gpu: bool = False, dry_run: 
         max_memory_bytes=min(MOST_HOST_MEMORY_BYTES, _machine_bytes() // 8),
         compile_workers=max(3, (os.cpu_count() or 2) // 2),
         compile_limit_s=_COMPILE_S,
+        call_limit_s=_DRY_CALL_S if dry_run else None,
     )
     return open_harness(settings)
 
