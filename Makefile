@@ -18,7 +18,7 @@ run: env
 	$(BIN)/warpsmith optimize $(PROBLEM) --budget 12 --seconds 200 $(ARGS)
 
 test: env-dev
-	$(BIN)/python -m pytest -m "not gpu and not live" -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not gpu and not live" -n 2 --dist loadfile $(PYTEST_ARGS)
 
 gpu-test: env-dev
 	$(BIN)/python -m pytest -m gpu $(PYTEST_ARGS)
