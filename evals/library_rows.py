@@ -15,7 +15,7 @@ from ..state.errors import InvalidInput
 from ..state.scores import geometric_mean
 from ..state.timing import Sample, Timing
 from ..state.trajectory import Result
-from .result_file import locked, write_whole
+from .result_file import commands, locked, write_whole
 
 Compared = Literal["better", "level", "worse", "nothing"]
 COMPARED = ("better", "level", "worse", "nothing")
@@ -192,7 +192,9 @@ def load(path: Path, about: LibraryResults) -> LibraryResults:
 def add_row(path: Path, row: LibraryRow, about: LibraryResults) -> None:
     """Adds a row under the folder's lock, in place of an older one of the same problem."""
     with locked(path):
-        kept = [each for each in load(path, about).rows if each.problem != row.problem]
+        old = load(path, about)
+        kept = [each for each in old.rows if each.problem != row.problem]
         rows = tuple(sorted([*kept, row], key=lambda each: each.problem))
-        made = about.model_copy(update={"rows": rows, "summary": summarised(rows)})
+        told = commands(old.command, about.command)
+        made = about.model_copy(update={"rows": rows, "summary": summarised(rows), "command": told})
         write_whole(path, json.dumps(made.model_dump(), indent=1) + "\n")

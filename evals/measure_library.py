@@ -22,7 +22,7 @@ from typing import Any
 
 from ..graph.api import optimize
 from ..graph.services import Collaborators
-from ..state.errors import InfraError, InvalidInput, InvalidProblem
+from ..state.errors import InfraError, InvalidProblem
 from ..state.trajectory import Result
 from . import provenance
 from .bench import Bench
@@ -107,8 +107,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
-    if options.dry_run and options.require_gpu:
-        raise InvalidInput("--dry-run and --require-gpu exclude each other; give one of them")
     settings = bench_settings(options)
     problems = select(options.problems, options.shard)
     with closing(Bench(**settings)) as bench:

@@ -9,6 +9,11 @@ from pathlib import Path
 from ..state.errors import InvalidInput
 
 
+def commands(*texts: str) -> str:
+    """The commands that made a file, each once: several processes may write one, and none alone repeats it."""
+    return "; ".join(dict.fromkeys(each for text in texts for each in text.split("; ") if each))
+
+
 def write_whole(path: Path, text: str) -> None:
     """Replaces a file in one step: readers see the old text or the new one."""
     part = path.with_name(path.name + ".part")

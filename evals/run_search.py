@@ -29,7 +29,7 @@ from ..state.trajectory import Result
 from . import provenance
 from .bench import Bench
 from .bench_command import BenchCommand, bench_settings, kept_rows
-from .result_file import locked, write_whole
+from .result_file import commands, locked, write_whole
 from .suite import SuiteProblem, select
 
 VARIANTS: dict[str, dict[str, object]] = {
@@ -150,7 +150,8 @@ def add_row(path: Path, row: SearchRow, about: SearchFile) -> None:
         kept = [each for each in old.rows if (each.problem, each.variant) != (row.problem, row.variant)]
         order = {name: number for number, name in enumerate(VARIANTS)}
         rows = sorted([*kept, row], key=lambda each: (order.get(each.variant, 99), each.problem))
-        made = about.model_copy(update={"rows": tuple(rows), "summary": summarised(rows)})
+        told = commands(old.command, about.command)
+        made = about.model_copy(update={"rows": tuple(rows), "summary": summarised(rows), "command": told})
         write_whole(path, json.dumps(made.model_dump(), indent=1) + "\n")
 
 

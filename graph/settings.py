@@ -13,11 +13,14 @@ from .services import Collaborators
 
 
 def make_context(settings: dict[str, Any]) -> Context:
-    """Settings as a Context. Raises InvalidInput that names the first one that is wrong."""
+    """Settings as a Context. Raises InvalidInput that names the first one that is wrong, or two that contradict."""
     try:
-        return Context.model_validate(settings)
+        context = Context.model_validate(settings)
     except ValidationError as error:
         raise InvalidInput(f"{setting_fault(error)} (got {error.errors()[0]['input']!r})") from error
+    if context.dry_run and context.require_gpu:
+        raise InvalidInput("--dry-run and --require-gpu exclude each other; give one of them")
+    return context
 
 
 def setting_fault(error: ValidationError) -> str:

@@ -182,8 +182,6 @@ def library_of(given: Path | None, out: Path | None, recording: object) -> Path 
 
 def settings_of(*, dry_run: bool, require_gpu: bool, **given: Any) -> dict[str, Any]:
     """What was given on the command line as settings; what was not is left to the defaults."""
-    if dry_run and require_gpu:
-        raise InvalidInput("--dry-run and --require-gpu exclude each other; give one of them")
     settings = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
     settings = {name: value for name, value in settings.items() if value is not None}
     if dry_run:

@@ -1,6 +1,7 @@
 """The comparison of variants: rows, resuming, and what a summary counts."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,21 @@ def test_means_are_over_problems_that_every_variant_ran_on_to_its_end():
     assert [(each.compared, each.geometric_mean_speedup) for each in found.values()] == [(2, 2.0), (2, 3.0)]
     alone = summarised([row("r", "default", "InfraError")])["default"]
     assert (alone.compared, alone.geometric_mean_speedup) == (0, None)
+
+
+def test_a_file_of_several_processes_tells_each_of_their_commands_once(tmp_path):
+    out = tmp_path / "search.json"
+    for problem, command in (("p", "run --gpu 0"), ("q", "run --gpu 1"), ("r", "run --gpu 0")):
+        about = SearchFile(budget=18, command=command)
+        add_row(out, SearchRow(problem=problem, variant="chain", status="nothing"), about)
+    assert load(out, 18).command == "run --gpu 0; run --gpu 1"
+
+
+@pytest.mark.parametrize("module", ["run_search", "measure_library", "run_suite", "run_llm"])
+def test_no_command_runs_dry_where_a_gpu_is_required(module, tmp_path, capsys):
+    main_of = import_module(f"warpsmith.evals.{module}").main
+    assert main_of(["--dry-run", "--require-gpu", "--out", str(tmp_path / "x.json"), "--runs", str(tmp_path)]) == 2
+    assert "exclude each other" in capsys.readouterr().err
 
 
 def test_an_unknown_variant_is_bad_input(tmp_path, capsys):

@@ -15,8 +15,8 @@ from .own_calls import OwnCalls, OwnInputs
 if TYPE_CHECKING:
     from .judge import Judge
 
-_ALONE_SAMPLES = 15
-_SAMPLES = 50
+_ALONE_SAMPLES, _WARM_UPS = 15, 3
+_SAMPLES, _THOROUGH_WARM_UPS = 50, 10
 _OWN_INPUTS_SHARE = 1 / 16
 """Share of the GPU's memory that one workload's inputs may take a further time."""
 
@@ -41,11 +41,7 @@ class BaselineSide:
         """A baseline's calls, warmed up on a workload (compiled if need be)."""
         key = (name, workload.name)
         if key not in self._calls:
-            call = baselines.build(name, self.judge.module, self.judge.models["timed"])
-            made = OwnCalls(call, self.judge.stopwatch, self._inputs_for(workload))
-            arguments = self.judge.inputs(workload, "problem", -1)
-            baselines.first_call(call, clone_nested(arguments))
-            made.warm_up(arguments)
+            made, _ = self._build(name, workload, _WARM_UPS)
             self._calls[key] = made
             self.alone_ms[key] = statistics.sample(self._times(made, workload, _ALONE_SAMPLES)).median_ms
         return self._calls[key]
@@ -60,11 +56,7 @@ class BaselineSide:
         """Times one baseline on one workload as candidates are timed: flushed, fresh inputs."""
         name, workload = body["name"], self.judge.workload(body["workload"])
         try:
-            call = baselines.build(name, self.judge.module, self.judge.models["timed"])
-            arguments = self.judge.inputs(workload, "problem", -1)
-            seconds = baselines.first_call(call, clone_nested(arguments))
-            made = OwnCalls(call, self.judge.stopwatch, self._inputs_for(workload))
-            made.warm_up(arguments, 10)
+            made, seconds = self._build(name, workload, _THOROUGH_WARM_UPS)
         except InvalidProblem:
             raise
         except Exception as error:  # noqa: BLE001 - a baseline that does not build is a fact to show, not our fault
@@ -85,6 +77,15 @@ class BaselineSide:
         """Lets go of what was built on weights that are no longer the judge's; memory for inputs stays."""
         self._calls.clear()
         self.alone_ms.clear()
+
+    def _build(self, name: str, workload: Workload, warm_ups: int) -> tuple[OwnCalls, float]:
+        """A baseline that is compiled and warm, and the seconds of its first call."""
+        call = baselines.build(name, self.judge.module, self.judge.models["timed"])
+        made = OwnCalls(call, self.judge.stopwatch, self._inputs_for(workload))
+        arguments = self.judge.inputs(workload, "problem", -1)
+        seconds = baselines.first_call(call, clone_nested(arguments))
+        made.warm_up(arguments, warm_ups)
+        return made, seconds
 
     def _inputs_for(self, workload: Workload) -> OwnInputs | None:
         """Memory for what baselines read, like a candidate's; None on a CPU, and where it would leave too little."""

@@ -14,8 +14,7 @@ from .lead import Lead
 class OwnInputs:
     """Memory for a baseline's inputs, of the kind that a candidate's lie in, and private.
 
-    A kernel at the limit of the DRAM is some percent faster in one kind of allocation than in another: both sides read
-    from the same kind.
+    Both sides read from the same kind: at the limit of the DRAM it may matter which that is.
     """
 
     def __init__(self, inputs: list[Any], device: torch.device) -> None:
@@ -44,7 +43,7 @@ class OwnCalls:
         """The host's time to enqueue the last call."""
         self.late = False
 
-    def warm_up(self, arguments: list[Any], count: int = 3) -> None:
+    def warm_up(self, arguments: list[Any], count: int) -> None:
         """Runs a few times and learns how long the host takes to enqueue."""
         for _ in range(count):
             reading = self.stopwatch.time(self.call, clone_nested(arguments), 0.0)

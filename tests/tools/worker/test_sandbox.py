@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from warpsmith.state.evaluation import Status
+from warpsmith.tools.scratch_folder import NOBODY
 from warpsmith.tools.worker import warden
-from warpsmith.tools.worker.sandbox import NOBODY
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="boxes are Linux's")
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="an unprivileged harness has no privileges to drop")
