@@ -2,23 +2,19 @@
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from ...state.errors import InvalidProblem
 from ...state.problem import Workload
 from ...state.timing import Baseline
 from .. import statistics
 from . import baselines
 from .expectation import clone_nested
-from .own_calls import OwnCalls, OwnInputs
+from .own_calls import OwnCalls
 
 if TYPE_CHECKING:
     from .judge import Judge
 
 _ALONE_SAMPLES, _WARM_UPS = 15, 3
 _SAMPLES, _THOROUGH_WARM_UPS = 50, 10
-_OWN_INPUTS_SHARE = 1 / 16
-"""Share of the GPU's memory that one workload's inputs may take a further time."""
 
 
 class BaselineSide:
@@ -31,7 +27,6 @@ class BaselineSide:
         self.alone_ms: dict[tuple[str, str], float] = {}
         """Time of a baseline on a workload while no candidate was there."""
         self._calls: dict[tuple[str, str], OwnCalls] = {}
-        self._inputs: dict[str, OwnInputs | None] = {}
 
     def name(self, workload: Workload) -> str:
         """Of the baseline that candidates are timed beside."""
@@ -74,33 +69,18 @@ class BaselineSide:
         ).model_dump()
 
     def forget(self) -> None:
-        """Lets go of what was built on weights that are no longer the judge's; memory for inputs stays."""
+        """Lets go of what was built on weights that are no longer the judge's."""
         self._calls.clear()
         self.alone_ms.clear()
 
     def _build(self, name: str, workload: Workload, warm_ups: int) -> tuple[OwnCalls, float]:
         """A baseline that is compiled and warm, and the seconds of its first call."""
         call = baselines.build(name, self.judge.module, self.judge.models["timed"])
-        made = OwnCalls(call, self.judge.stopwatch, self._inputs_for(workload))
+        made = OwnCalls(call, self.judge.stopwatch, self.judge.switch)
         arguments = self.judge.inputs(workload, "problem", -1)
         seconds = baselines.first_call(call, clone_nested(arguments))
         made.warm_up(arguments, warm_ups)
         return made, seconds
-
-    def _inputs_for(self, workload: Workload) -> OwnInputs | None:
-        """Memory for what baselines read, like a candidate's; None on a CPU, and where it would leave too little."""
-        if workload.name not in self._inputs:
-            self._inputs[workload.name] = self._set_aside(workload)
-        return self._inputs[workload.name]
-
-    def _set_aside(self, workload: Workload) -> OwnInputs | None:
-        device = self.judge.device
-        if device.type != "cuda" or workload.input_bytes > _OWN_INPUTS_SHARE * self.judge.device_bytes():
-            return None
-        try:
-            return OwnInputs(self.judge.inputs(workload, "problem", -1), device)
-        except torch.OutOfMemoryError:
-            return None  # Somebody else is on the card: the values themselves will do.
 
     def _times(self, calls: OwnCalls, workload: Workload, samples: int) -> list[float]:
         """Times of a baseline as candidates are timed: flushed, fresh inputs, the launch hidden; in ms."""
@@ -108,7 +88,7 @@ class BaselineSide:
         for number in range(samples):
             values = judge.inputs(workload, "problem", number)
             for _ in range(3):
-                arguments = calls.placed(values)  # before the flush: a copy made after it would lie in the cache
+                arguments = clone_nested(values)  # before the flush: a copy made after it would lie in the cache
                 judge.flush()
                 milliseconds = calls.time(arguments)[1]
                 if not calls.lead.exposed and not calls.late:

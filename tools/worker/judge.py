@@ -37,6 +37,7 @@ from . import (
 from .baseline_side import BaselineSide
 from .bench import Bench, BenchPlan, Flush
 from .clock import Stopwatch
+from .context_switch import ContextSwitch
 from .expectation import Expectation, expect
 from .problem_module import ProblemModule
 
@@ -78,6 +79,7 @@ class Judge:
             torch.cuda.init()
         self.flush = Flush(self.device)
         self.stopwatch = Stopwatch(self.device, str(params.get("blocker", "")))
+        self.switch = ContextSwitch(self.device, str(params.get("blocker", "")))
         self.event_ms = self.stopwatch.event_ms()
         self.before_timing: Callable[[], None] = lambda: None
         """Called before the first timed call: returns once nothing else uses the GPU."""
@@ -173,10 +175,10 @@ class Judge:
     def _room_to_keep(self) -> bool:
         kept = sum(leaf.oracle.nbytes for e in self._expectations.values() for leaf in e.leaves)
         if self.device.type == "cuda":
-            return kept < _CACHED_EXPECTATION_SHARE * self.device_bytes()
+            return kept < _CACHED_EXPECTATION_SHARE * self._device_bytes()
         return kept < 1 << 30
 
-    def device_bytes(self) -> int:
+    def _device_bytes(self) -> int:
         return int(torch.cuda.get_device_properties(self.device).total_memory)
 
     def bench(self, workload: Workload, expected: Expectation, layout: layouts.Name = "plain") -> Bench:

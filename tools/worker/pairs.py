@@ -162,7 +162,7 @@ def _time_candidate(duel: Duel, plan: Plan, inputs: list[Any], found: Pairs) -> 
 
 def _time_baseline(duel: Duel, inputs: list[Any]) -> tuple[float, list[torch.Tensor]]:
     """The baseline on the same values, from the judge's own memory: its time in ms and its outputs."""
-    arguments = duel.own.placed(inputs, changes=bool(duel.expected.mutated))
+    arguments = clone_nested(inputs) if duel.expected.mutated else inputs
     with duel.stages("time: baseline beside"):
         duel.flush()
         result, milliseconds = duel.own.time(arguments)

@@ -26,19 +26,19 @@ class Judged:
         self.models = {"timed": nn.Linear(4, 4)}
         self.stopwatch = Stopwatch(CPU)
         self.event_ms = 0.0
-        self.flushed = 0
+        self.flushed = self.switched = 0
 
     def flush(self) -> None:
         self.flushed += 1
+
+    def switch(self) -> None:
+        self.switched += 1
 
     def workload(self, _name: str) -> Workload:
         return MAIN
 
     def inputs(self, _workload: Workload, _kind: str, number: int) -> list[torch.Tensor]:
         return [torch.full((2, 4), float(number))]
-
-    def device_bytes(self) -> int:
-        return 1 << 20
 
 
 @pytest.fixture
@@ -61,11 +61,12 @@ def test_the_best_is_ready_once_it_is_used_and_eager_stands_in_until_then(side: 
     assert ("eager", "default") in side.alone_ms
 
 
-def test_every_sample_follows_a_flush(side: BaselineSide) -> None:
+def test_every_sample_follows_a_flush_and_a_switch_of_contexts(side: BaselineSide) -> None:
     found = side.time({"name": "eager", "workload": "default", "samples": 7})
     assert (found["name"], found["error"]) == ("eager", "")
     assert found["ms"] > 0
     assert side.judge.flushed >= 7  # type: ignore[attr-defined]
+    assert side.judge.switched == side.judge.flushed  # type: ignore[attr-defined]
 
 
 def test_a_baseline_that_does_not_build_is_told_with_its_reason(
@@ -77,15 +78,3 @@ def test_a_baseline_that_does_not_build_is_told_with_its_reason(
     monkeypatch.setattr(baseline_side.baselines, "build", fails)
     found = side.time({"name": "compile", "workload": "default"})
     assert (found["ms"], found["error"]) == (None, "RuntimeError: no backend")
-
-
-def test_on_a_card_without_room_a_baseline_reads_the_values_themselves(
-    side: BaselineSide, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> Any:
-        raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(side.judge, "device", torch.device("cuda"))
-    monkeypatch.setattr(baseline_side, "OwnInputs", full)
-    assert side._set_aside(MAIN) is None
-    assert side._set_aside(MAIN.model_copy(update={"input_bytes": 1 << 17})) is None

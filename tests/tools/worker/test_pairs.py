@@ -14,7 +14,7 @@ from warpsmith.tools.worker import buffers, pairs, structure
 from warpsmith.tools.worker.bench import Bench, BenchPlan
 from warpsmith.tools.worker.clock import Stopwatch
 from warpsmith.tools.worker.expectation import expect
-from warpsmith.tools.worker.own_calls import OwnCalls, OwnInputs
+from warpsmith.tools.worker.own_calls import OwnCalls
 from warpsmith.tools.worker.session import CandidateFailed
 from warpsmith.tools.worker.stages import Stages
 from warpsmith.tools.worker.verifier import close
@@ -69,16 +69,14 @@ def duel_of(forward: Forward, model: torch.nn.Module | None = None, sets: int = 
     outputs = expected.leaves[: len(expected.leaves) - len(expected.mutated)]
     bench = Bench(draw(0), [torch.empty(leaf.shape) for leaf in outputs], CPU, BenchPlan(sets=sets))
     session: Any = Answers(bench, forward)
-    own = OwnCalls(reference, Stopwatch(CPU))
+    own = OwnCalls(reference, Stopwatch(CPU), lambda: None)
     return pairs.Duel("w", session, bench, own, expected, draw, verify, lambda: None, Stages())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("model", [Doubles(), Changes()])
-@pytest.mark.parametrize("own_memory", [True, False])
-def test_both_sides_of_a_pair_read_the_same_values_and_leave_them_alone(model, own_memory):
+def test_both_sides_of_a_pair_read_the_same_values_and_leave_them_alone(model):
     """A baseline that changes its arguments must not change what the candidate is judged by."""
     duel = duel_of(lambda x: model(x), model)
-    duel.own.inputs = OwnInputs(duel.draw(0), CPU) if own_memory else None
     seen = []
     verify = duel.verify
 
@@ -91,25 +89,17 @@ def test_both_sides_of_a_pair_read_the_same_values_and_leave_them_alone(model, o
     assert seen == [True] * 4
 
 
-def test_own_inputs_hold_any_nested_draw_in_memory_of_their_own():
-    def draw(rng_seed: int) -> list[Any]:
-        made = torch.Generator().manual_seed(rng_seed)
-        wide = torch.randn(5, 1, generator=made).expand(5, 7)
-        return [
-            torch.randn(4, 6, generator=made).t(),
-            {"w": wide, "k": 3},
-            (torch.arange(rng_seed, rng_seed + 9), None),
-        ]
-
-    own = OwnInputs(draw(1), CPU)
-    for rng_seed in (2, 3):
-        values = draw(rng_seed)
-        taken = own.take(values)
-        (given, places), (kept, own_places) = structure.flatten(values), structure.flatten(taken)
-        assert given == kept
-        assert all(torch.equal(a, b) for a, b in zip(places, own_places, strict=True))
-        assert [a.stride() for a in places] == [b.stride() for b in own_places]
-        assert not {a.data_ptr() for a in places} & {b.data_ptr() for b in own_places}
+def test_every_timed_call_of_a_baseline_follows_the_flush_and_a_switch_of_contexts():
+    """As every call of a candidate does: its process gets the GPU once the judge has emptied the cache."""
+    duel, seen = duel_of(lambda x: x + x), []
+    call = duel.own.call
+    duel.flush = lambda: seen.append("flush")  # type: ignore[assignment]
+    duel.own.switch = lambda: seen.append("switch")
+    duel.own.call = lambda x: (seen.append("call"), call(x))[1]
+    pairs.run_pairs(duel, pairs.Plan(pairs=2, warm_ups=1))
+    before = [seen[place - 2 : place] for place, what in enumerate(seen) if what == "call"]
+    assert len(before) >= 2
+    assert all(each == ["flush", "switch"] for each in before)
 
 
 def test_a_burst_calls_on_every_set_and_takes_wall_time():
