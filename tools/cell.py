@@ -1,4 +1,4 @@
-"""A boxed process that waits for a candidate: sandboxed, its GPU context open, nothing hostile loaded yet."""
+"""A boxed process for a candidate: sandboxed at once, its GPU context open once asked, nothing hostile in it yet."""
 
 import socket
 from pathlib import Path
@@ -39,6 +39,17 @@ class Cell:
         finally:
             if self._request.box is not None:
                 scratch_folder.remove(self.folder)
+
+    def open_context(self) -> None:
+        """Has a candidate's process open its GPU context, which slows whatever is timed meanwhile, and waits for it.
+
+        Raises InfraError as `wait_until_ready` does.
+        """
+        try:
+            wire.send(self.channel, {"op": "open"})
+        except wire.WireError as error:
+            raise InfraError(f"a sandboxed process does not start: {error}") from error
+        self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
         """Nothing of the candidate ran yet, so a failure is ours: raises InfraError."""

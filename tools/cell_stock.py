@@ -1,15 +1,15 @@
-"""Boxed processes for candidates, one of them ready ahead.
+"""Boxed processes for candidates, one of them ready ahead and another on its way.
 
-To open a process's GPU context takes longer than most of what a candidate is asked. So where every box shows its own
-scratch folder at one path (`CompilePool.shown_at`), the next process waits, boxed and empty, for a candidate to be put
-into its folder.
+To open a process's GPU context takes longer than most of what a candidate is asked, and nothing may be timed meanwhile.
+So where every box shows its own scratch folder at one path (`CompilePool.shown_at`), the next process waits, boxed and
+empty, for a candidate to be put into its folder; and the one after it is boxed, which disturbs nobody, but has no GPU.
 """
 
 import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,6 @@ class _Waiting:
     """A process for candidates of one problem that is there, or is being started."""
 
     problem: tuple[str, str]
-    """Its content and its path: the box hides the file."""
     cell: Future[Cell]
 
 
@@ -60,6 +59,8 @@ class CellStock:
         """Cells with a candidate in them: the one that is being judged, and the next."""
         self._lock = threading.Lock()
         self._next: _Waiting | None = None
+        self._boxed: tuple[tuple[str, str], Cell] | None = None
+        """The process after the next, without a GPU context; the opener's thread alone takes it and puts it there."""
         self._stopped = False
         self._opener = ThreadPoolExecutor(1, "cell")
         self._ahead = compiler.shown_at is not None
@@ -76,7 +77,7 @@ class CellStock:
                 if self._plan.own_user and os.geteuid() == 0:
                     scratch_folder.give_away(cell.folder)
             else:
-                cell = self._open(problem, self._compiler.fresh_box(compiled, candidate))
+                cell = self._started(self._box(problem, self._compiler.fresh_box(compiled, candidate)))
                 ending.callback(self._end, cell)
             yield cell
 
@@ -109,6 +110,8 @@ class CellStock:
         self.stop()
         self.discard()
         self._opener.shutdown()
+        if self._boxed is not None:
+            self._end(self._boxed[1])
 
     def _check_running(self) -> None:
         if self._stopped:
@@ -119,7 +122,7 @@ class CellStock:
         with self._lock:
             waiting, self._next = self._next, None
         cell = None
-        key = (problem.id, problem.path)
+        key = _key(problem)
         if waiting is not None and waiting.problem == key:
             try:
                 cell = waiting.cell.result()
@@ -127,27 +130,43 @@ class CellStock:
                 waiting = None  # Started anew here: what stopped that one may have passed.
         if cell is None or "running" not in self._server.status(cell.pid):
             self._discard(waiting)
-            cell = self._open_empty(problem)
+            cell = self._started(self._boxed_empty(problem))
         with self._lock:
             if self._next is None and not self._stopped:
-                self._next = _Waiting(key, self._opener.submit(self._open_empty, problem))
+                self._next = _Waiting(key, self._opener.submit(self._open_next, problem))
+                self._opener.submit(self._box_ahead, problem)
         return cell
 
     def _discard(self, waiting: _Waiting | None) -> None:
         if waiting is not None and waiting.cell.exception() is None:
             self._end(waiting.cell.result())
 
-    def _open_empty(self, problem: Problem) -> Cell:
+    def _open_next(self, problem: Problem) -> Cell:
+        """The process that was boxed ahead, if it is for this problem and alive, or another; with its GPU context."""
+        known, self._boxed = self._boxed, None
+        if known is not None:
+            if known[0] == _key(problem) and "running" in self._server.status(known[1].pid):
+                return self._started(known[1])
+            self._end(known[1])
+        return self._started(self._boxed_empty(problem))
+
+    def _box_ahead(self, problem: Problem) -> None:
+        """Failing is no harm: whoever needs it boxes one, and tells why that fails."""
+        if self._boxed is None and not self._stopped:
+            with suppress(InfraError, OSError):
+                self._boxed = _key(problem), self._boxed_empty(problem)
+
+    def _boxed_empty(self, problem: Problem) -> Cell:
         folder = self._plan.work_dir / "boxes" / uuid4().hex
         folder.mkdir(parents=True)
         try:
-            return self._open(problem, folder)
+            return self._box(problem, folder)
         except BaseException:
             scratch_folder.remove(folder)  # also where there was no process yet to take it along
             raise
 
-    def _open(self, problem: Problem, folder: Path) -> Cell:
-        """Starts a process, and waits until it is boxed and has its GPU context."""
+    def _box(self, problem: Problem, folder: Path) -> Cell:
+        """Starts a process in its box."""
         plan = self._plan
         box = {
             "scratch": str(self._compiler.shown_at or folder),
@@ -156,10 +175,14 @@ class CellStock:
             "masked": [problem.path],
             "namespaces": plan.namespaces,
         }
-        with ExitStack() as undo, self._quiet:
-            cell = Cell(self._server, Spawn("candidate", plan.params, box, plan.max_memory_bytes), _EVALUATE_S)
+        return Cell(self._server, Spawn("candidate", plan.params, box, plan.max_memory_bytes), _EVALUATE_S)
+
+    def _started(self, cell: Cell) -> Cell:
+        """Waits until a process has its GPU context; one that gets none is ended."""
+        with ExitStack() as undo:
             undo.callback(self._end, cell)
-            cell.wait_until_ready()
+            with self._quiet:
+                cell.open_context()
             undo.pop_all()
         return cell
 
@@ -170,3 +193,8 @@ class CellStock:
                 cell.end()
         finally:
             cell.__exit__()
+
+
+def _key(problem: Problem) -> tuple[str, str]:
+    """A problem's content and its path: the box hides the file."""
+    return problem.id, problem.path

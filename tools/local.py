@@ -113,7 +113,7 @@ class LocalHarness:
         scratch.mkdir(parents=True, exist_ok=True)
         box = {"scratch": str(scratch), "hidden": [str(self.work_dir)], "namespaces": self.settings.namespaces}
         with Cell(self._server, Spawn("candidate", {"device": "cpu"}, box), _PROBE_S) as cell:
-            cell.wait_until_ready()
+            cell.open_context()
         layers = dict.fromkeys(("namespaces", "mount view", "user"), "on")
         for note in cell.notes:
             layer, _, why = note.partition(": ")

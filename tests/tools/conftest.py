@@ -40,7 +40,7 @@ class Boxes:
         (Path(box.get("origin", scratch)) / "candidate.py").write_text(textwrap.dedent(code))
         cell = Cell(self.server, Spawn("candidate", {"device": "cpu"}, box, max_memory_bytes), 60.0)
         self.cells.append(cell)
-        cell.wait_until_ready()
+        cell.open_context()
         return Session(self.server, cell.pid, cell.channel, cell.notes), scratch / "candidate.py"
 
     def fate(self, code: str, deadline_s: float = 30.0, **options: Any) -> CandidateFailed:

@@ -81,6 +81,34 @@ def test_the_next_process_waits_while_a_candidate_is_judged(stock):
         assert cell.pid == ready.pid
 
 
+def boxed_ahead(stock: CellStock) -> Cell:
+    stock._opener.submit(lambda: None).result()
+    assert stock._boxed is not None
+    return stock._boxed[1]
+
+
+def test_the_one_after_the_next_is_boxed_and_touches_no_gpu(stock):
+    with stock.cell(problem(), candidate("one"), NOTHING):
+        ahead = boxed_ahead(stock)
+        ahead.channel.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            ahead.channel.recv(1)  # it says that it is ready once it was told to open its context
+        ahead.channel.settimeout(None)
+    with stock.cell(problem(), candidate("two"), NOTHING):
+        assert waiting(stock).pid == ahead.pid
+
+
+@pytest.mark.parametrize("another", [None, problem("b")])
+def test_one_that_was_boxed_ahead_and_died_or_is_for_another_problem_is_not_used(stock, another):
+    with stock.cell(problem(), candidate("one"), NOTHING):
+        ahead = boxed_ahead(stock)
+        if another is None:
+            stock._server.kill(ahead.pid)
+    with stock.cell(another or problem(), candidate("two"), NOTHING):
+        assert waiting(stock).pid != ahead.pid
+    assert not ahead.folder.exists()
+
+
 def test_a_waiting_process_that_died_is_nobodys_fault(stock):
     """What the machine does to an empty process must not look like what a candidate did."""
     with stock.cell(problem(), candidate("one"), NOTHING):

@@ -206,6 +206,7 @@ def test_when_the_controller_hangs_up_every_worker_ends():
     pid, channel = process.client.spawn(Spawn("problem"))
     box = {"scratch": str(folder)}
     boxed, inner = process.client.spawn(Spawn("candidate", {"device": "cpu"}, box))
+    wire.send(inner, {"op": "open"})
     wire.receive(inner, 30.0)
     process.close()
     deadline = time.monotonic() + 10

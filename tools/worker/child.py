@@ -235,8 +235,12 @@ def load_library_kernels(device: torch.device, stopwatch: Stopwatch) -> None:
 
 
 def main(channel: socket.socket, params: dict[str, Any], notes: list[str]) -> None:
-    """Entry point of the boxed process."""
+    """Entry point of the boxed process: waits for a word before it touches the GPU, where others may be timed."""
     device = torch.device(params["device"])
+    try:
+        wire.receive(channel)
+    except wire.WireError:
+        return  # not wanted any more
     try:
         if device.type == "cuda":
             torch.cuda.set_device(device)
