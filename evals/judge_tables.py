@@ -39,7 +39,7 @@ def museum_table(path: Path) -> str:
         ["hostile candidates rejected", f"{content['exploits_rejected']} of {content['exploits_total']}"],
         ["honest controls accepted", f"{content['honest_accepted']} of {content['honest_total']}"],
         ["families of exploits", str(len(content["families"]))],
-        ["verdicts on each", str(content["repeat"])],
+        ["verdicts on each", f"{content['repeat']}, controls {content.get('honest_repeat', content['repeat'])}"],
         ["with different verdicts", ", ".join(content["flipped"]) or "none"],
         ["not rejected every time", ", ".join(content["missed"]) or "none"],
     ]

@@ -15,7 +15,7 @@ from ..state.errors import InvalidInput
 from ..state.evaluation import Evaluation, Status
 from ..state.wording import counted
 from .exhibits import Exhibit
-from .result_file import locked, write_whole
+from .result_file import commands, locked, write_whole
 
 CRASHED = "crashed"
 """Stands for a status where the harness itself raised: nobody's verdict, and always a miss."""
@@ -143,8 +143,15 @@ def summary(rows: list[Row], seconds: float, conditions: Conditions) -> dict[str
         "statuses": dict(sorted(Counter(status for row in rows for status in row.statuses).items())),
         "seconds": round(seconds, 1),
         **conditions.model_dump(),
+        "repeat": repeats(rows),
+        "honest_repeat": repeats(honest),
         "rows": [row.model_dump(mode="json") for row in rows],
     }
+
+
+def repeats(rows: Sequence[Row]) -> int:
+    """Verdicts that each of them has."""
+    return min((len(row.verdicts) for row in rows), default=0)
 
 
 class Ledger:
@@ -153,10 +160,11 @@ class Ledger:
     def __init__(self, out: Path | None, conditions: Conditions) -> None:
         """Raises InvalidInput where the file was written under another tier or kind of run."""
         self._out = out
-        self._conditions = conditions
         self._lock = threading.Lock()
         self._started = time.monotonic()
-        rows, self._seconds = load(out, conditions) if out is not None else ([], 0.0)
+        rows, self._seconds, told = load(out, conditions) if out is not None else ([], 0.0, "")
+        self._command = conditions.command
+        self._conditions = conditions.model_copy(update={"command": commands(told, conditions.command)})
         self._rows = {row.name: row for row in rows}
         self._own: set[str] = set()
 
@@ -170,6 +178,8 @@ class Ledger:
             known = self._rows.get(exhibit.name)
             if known is not None and not (changed_only and known.source_id == exhibit.source_id):
                 del self._rows[exhibit.name]
+        if not self._rows:  # Nothing that an earlier command found is left.
+            self._conditions = self._conditions.model_copy(update={"command": self._command})
 
     def count(self, exhibit: Exhibit) -> int:
         """How many verdicts there are on an exhibit."""
@@ -185,9 +195,11 @@ class Ledger:
             self._rows[exhibit.name] = row_of(exhibit, (*earlier, told))
             if self._out is not None:
                 with locked(self._out):
-                    others, _ = load(self._out, self._conditions)
-                    self._rows |= {row.name: row for row in others if row.name not in self._own}
-                    save(self._out, self.content())
+                    others, _, command = load(self._out, self._conditions)
+                    theirs = {row.name: row for row in others if row.name not in self._own}
+                    self._rows |= theirs
+                    all_commands = commands(command if theirs else "", self._conditions.command)
+                    save(self._out, self.content() | {"command": all_commands})
 
     @property
     def rows(self) -> list[Row]:
@@ -198,18 +210,18 @@ class Ledger:
         return summary(self.rows, self._seconds + time.monotonic() - self._started, self._conditions)
 
 
-def load(path: Path, conditions: Conditions) -> tuple[list[Row], float]:
-    """Rows and seconds of an earlier run; nothing where there is no file.
+def load(path: Path, conditions: Conditions) -> tuple[list[Row], float, str]:
+    """Rows, seconds and commands of an earlier run; nothing where there is no file.
 
     Raises InvalidInput where it was written under another tier or kind of run: their verdicts do not compare.
     """
     if not path.exists():
-        return [], 0.0
+        return [], 0.0, ""
     content = json.loads(path.read_text())
     for name in ("tier", "dry_run", "gpu"):
         if content[name] != getattr(conditions, name):
             raise InvalidInput(f"{path}: was written with {name} {content[name]!r}; give another --out")
-    return [Row.model_validate(row) for row in content["rows"]], float(content["seconds"])
+    return [Row.model_validate(row) for row in content["rows"]], float(content["seconds"]), content["command"]
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
