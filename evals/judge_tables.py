@@ -1,6 +1,7 @@
 """Tables of the judge: what it costs and how steady it is, and what the museum's candidates got from it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,41 @@ def flat(content: dict[str, Any], prefix: str) -> list[tuple[str, float]]:
 
 
 def museum_table(path: Path) -> str:
-    """What the museum's hostile candidates and honest controls got, and how often."""
+    """What the museum's hostile candidates and honest controls got, and how often: a column a tier that was run."""
+    paths = [path, path.with_name(path.name.replace("exploits-", "exploits-full-"))]
+    runs = [json.loads(each.read_text()) for each in paths if each.exists()]
+    if not runs:
+        return NOT_MEASURED
+    rows = [[name, *(of(run) for run in runs)] for name, of in _MUSEUM_ROWS.items()]
+    heads = ["tier " + run["tier"] for run in runs]
+    commits = {verdict.get("commit", "") for run in runs for row in run["rows"] for verdict in row["verdicts"]}
+    about = measured_on({**runs[0], "commits": sorted(commits - {""})})
+    return f"{markdown(['', *heads], rows)}\n\n{about}"
+
+
+_MUSEUM_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "hostile candidates rejected": lambda run: f"{run['exploits_rejected']} of {run['exploits_total']}",
+    "honest controls accepted": lambda run: f"{run['honest_accepted']} of {run['honest_total']}",
+    "families of exploits": lambda run: str(len(run["families"])),
+    "verdicts on each": lambda run: f"{run['repeat']}, controls {run.get('honest_repeat', run['repeat'])}",
+    "with different verdicts": lambda run: ", ".join(run["flipped"]) or "none",
+    "not rejected every time": lambda run: ", ".join(run["missed"]) or "none",
+}
+
+
+def endurance_table(path: Path) -> str:
+    """Hundreds of candidates in one go: what became of the ill ones, and what was left behind."""
     if not path.exists():
         return NOT_MEASURED
     content: dict[str, Any] = json.loads(path.read_text())
+    left = content["gpu_memory_left_mib"]
     rows = [
-        ["hostile candidates rejected", f"{content['exploits_rejected']} of {content['exploits_total']}"],
-        ["honest controls accepted", f"{content['honest_accepted']} of {content['honest_total']}"],
-        ["families of exploits", str(len(content["families"]))],
-        ["verdicts on each", f"{content['repeat']}, controls {content.get('honest_repeat', content['repeat'])}"],
-        ["with different verdicts", ", ".join(content["flipped"]) or "none"],
-        ["not rejected every time", ", ".join(content["missed"]) or "none"],
+        ["candidates", str(content["candidates"])],
+        ["of which crash, hang, leak or exhaust memory", str(content["ill"])],
+        ["verdicts", str(content["verdicts"])],
+        ["wrong verdicts", str(content["wrong"])],
+        ["processes left", str(content["processes_left"])],
+        ["GPU memory left, MiB", "not known" if left is None else str(left)],
+        ["candidates a minute", number(content["candidates_per_minute"])],
     ]
-    commits = sorted({verdict.get("commit", "") for row in content["rows"] for verdict in row["verdicts"]} - {""})
-    about = measured_on({**content, "commits": commits})
-    return f"{markdown(['tier ' + content['tier'], ''], rows)}\n\n{about}"
+    return f"{markdown(['in one go', ''], rows)}\n\n{measured_on(content)}"

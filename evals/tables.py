@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..state.errors import InvalidInput
 from .diagnosis_set import COUNTERS
-from .judge_tables import harness_table, museum_table
+from .judge_tables import endurance_table, harness_table, museum_table
 from .search_tables import diagnosis_table, library_table, search_table, variants_table
 from .suite_tables import models_table, suite_table, summary_table
 
@@ -28,6 +28,7 @@ TABLES: dict[str, tuple[Callable[[Path], str], str | Path]] = {
     "summary": (summary_table, SUITE_FILE),
     "harness": (harness_table, "harness-h200.json"),
     "museum": (museum_table, "exploits-h200.json"),
+    "endurance": (endurance_table, "endurance-h200.json"),
     "models": (models_table, "llm-h200.json"),
     "search": (search_table, "search-replay.json"),
     "variants": (variants_table, "search-h200.json"),

@@ -91,6 +91,33 @@ def test_the_museums_table_names_what_was_not_rejected_and_every_commit(tmp_path
     assert "commits abc, def" in text
 
 
+def test_the_museums_table_has_a_column_for_each_tier_that_was_run(tmp_path: Path) -> None:
+    counts = {"exploits_total": 3, "exploits_rejected": 3, "honest_total": 2, "honest_accepted": 2, "honest_repeat": 4}
+    names = {"families": {"a": {}}, "missed": [], "flipped": [], "gpu": "G", "rows": []}
+    for file, tier in (("exploits-h200.json", "quick"), ("exploits-full-h200.json", "full")):
+        (tmp_path / file).write_text(json.dumps({**counts, **names, "tier": tier, "repeat": 1}))
+    text = filled("<!-- table:museum -->\n<!-- /table -->\n", tmp_path)
+    assert "|  | tier quick | tier full |" in text
+    assert "| verdicts on each | 1, controls 4 | 1, controls 4 |" in text
+
+
+def test_the_table_of_hundreds_says_what_was_wrong_and_what_was_left(tmp_path: Path) -> None:
+    found = {
+        "candidates": 500,
+        "ill": 50,
+        "verdicts": 500,
+        "wrong": 2,
+        "processes_left": 1,
+        "gpu": "G",
+        "commit": "abc",
+    }
+    rest = {"gpu_memory_left_mib": None, "candidates_per_minute": 69.8}
+    (tmp_path / "endurance-h200.json").write_text(json.dumps({**found, **rest}))
+    text = filled("<!-- table:endurance -->\n<!-- /table -->\n", tmp_path)
+    assert "| wrong verdicts | 2 |" in text
+    assert "| GPU memory left, MiB | not known |" in text
+
+
 def test_the_table_of_runs_with_a_model_has_what_became_of_each_answer(tmp_path: Path) -> None:
     row = {
         "problem": "p", "answers": [{"status": "plan"}, {"status": "compile_error"}], "commit": "abc", "verdict": "win",
