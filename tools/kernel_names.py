@@ -28,8 +28,8 @@ _LIBRARIES: tuple[tuple[str, str], ...] = (
     ("pytorch", r"^(?:void )?(?:vectorized_|unrolled_)?elementwise_kernel"),
     ("pytorch", r"^(?:void )?(?:\(anonymous namespace\)|<unnamed>)::"),
 )
-"""In this order: PyTorch wraps cub, cuDNN and cuBLAS use CUTLASS. Some of PyTorch's kernels, that of a softmax over short
-rows among them, lie in a namespace without a name; a candidate's own are told by its source before anybody looks here.
+"""In this order: PyTorch wraps cub, cuDNN and cuBLAS use CUTLASS. Some of PyTorch's kernels, that of a softmax over
+short rows among them, lie in a namespace without a name; a candidate's own are told by its source before.
 """
 
 
