@@ -22,6 +22,8 @@ class Cell:
         box = request.box or {}
         self.folder = Path(box.get("origin") or box.get("scratch", ""))
         """Where its scratch folder lies outside."""
+        self.user = int(box.get("user", scratch_folder.NOBODY))
+        """Who it runs as, where the harness is root."""
         self.pid, self.channel = server.spawn(request)
         self.notes: list[str] = []
 

@@ -19,6 +19,7 @@ from ..state.candidate import Candidate
 from ..state.errors import InfraError
 from ..state.problem import Problem
 from . import scratch_folder
+from .box_users import next_user
 from .cell import Cell
 from .compile_pool import Compiled, CompilePool
 from .fork_server import ForkServer, Spawn
@@ -75,7 +76,7 @@ class CellStock:
                 ending.callback(self._end, cell)
                 self._compiler.fill(cell.folder, compiled, candidate)
                 if self._plan.own_user and os.geteuid() == 0:
-                    scratch_folder.give_away(cell.folder)
+                    scratch_folder.give_away(cell.folder, cell.user)
             else:
                 cell = self._started(self._box(problem, self._compiler.fresh_box(compiled, candidate)))
                 ending.callback(self._end, cell)
@@ -173,6 +174,7 @@ class CellStock:
             "origin": str(folder),
             "hidden": [str(plan.work_dir)],
             "masked": [problem.path],
+            "user": next_user(),
             "namespaces": plan.namespaces,
         }
         return Cell(self._server, Spawn("candidate", plan.params, box, plan.max_memory_bytes), _EVALUATE_S)

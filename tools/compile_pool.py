@@ -20,6 +20,7 @@ from ..state.device import DeviceSheet
 from ..state.evaluation import CompileReport
 from ..state.problem import Problem, Workload
 from . import occupancy, scratch_folder, wire
+from .box_users import next_user
 from .compiler_output import trimmed
 from .fork_server import ForkServer, Spawn
 
@@ -134,8 +135,13 @@ class CompilePool:
         folder.mkdir(parents=True)
         scratch_folder.write_source(folder, candidate.source)
         shown = self.shown_at or folder
-        hidden_folders = [str(self._work_dir)]
-        box = {"scratch": str(shown), "origin": str(folder), "hidden": hidden_folders, "masked": [problem.path]}
+        box = {
+            "scratch": str(shown),
+            "origin": str(folder),
+            "hidden": [str(self._work_dir)],
+            "masked": [problem.path],
+            "user": next_user(),
+        }
         pid, channel = self._server.spawn(Spawn("compile", {"arch": self._device.arch}, box, _MEMORY_BYTES))
         started_up = False
         try:

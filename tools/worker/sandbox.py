@@ -40,6 +40,8 @@ class Box(Record):
     """Disk space in the scratch folder, watched by the warden."""
     max_open_files: int = 512
     max_processes: int = 512
+    user: int = NOBODY
+    """Who it runs as where the harness is root. The kernel counts processes by user."""
     namespaces: bool = True
     """False leaves them out, for machines that refuse them half-way."""
     origin: str = ""
@@ -228,9 +230,9 @@ def drop_privileges(box: Box, namespaced: bool) -> list[str]:
     if closed:
         # Where folders cannot be shown again by a mount, another user could not even import.
         return [f"user: same user as the harness, since others cannot enter {closed[0]}"]
-    scratch_folder.give_away(Path(box.scratch))  # The candidate's compile may have planted links in it.
+    scratch_folder.give_away(Path(box.scratch), box.user)  # The candidate's compile may have planted links in it.
     os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
+    os.setresgid(box.user, box.user, box.user)
+    os.setresuid(box.user, box.user, box.user)
     resource.setrlimit(resource.RLIMIT_NPROC, (box.max_processes, box.max_processes))
     return []

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from warpsmith.state.evaluation import Status
+from warpsmith.tools.box_users import next_user
 from warpsmith.tools.scratch_folder import NOBODY
 from warpsmith.tools.worker import warden
+from warpsmith.tools.worker.session import CandidateFailed
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="boxes are Linux's")
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="an unprivileged harness has no privileges to drop")
@@ -222,6 +224,37 @@ def test_processes_are_bounded(boxes):
         max_processes=32,
     )
     assert found < 32
+
+
+FORKS = """
+import os, time
+found = 0
+while found < {most}:
+    try:
+        pid = os.fork()
+    except OSError:
+        break
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    found += 1
+"""
+
+
+@root_only
+@pytest.mark.parametrize(("other", "starved"), [(70_002, False), (70_001, True)])
+def test_one_that_takes_all_its_processes_starves_only_boxes_of_its_own_user(boxes, other, starved):
+    hog, path = boxes.start(FORKS.format(most=200), max_processes=24, user=70_001)
+    with pytest.raises(CandidateFailed, match="ModelNew"):
+        hog.ask("load", 30.0, path=str(path))
+    found = boxes.report(FORKS.format(most=12), max_processes=24, user=other)
+    assert (found < 12) is starved
+
+
+def test_no_two_boxes_have_one_user():
+    users = [next_user() for _ in range(100)]
+    assert len(set(users)) == 100
+    assert all(NOBODY < user < 1 << 31 for user in users)
 
 
 def test_no_core_file_is_left_by_a_crash(boxes):
