@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -134,19 +134,29 @@ def open_bench(options: argparse.Namespace, folder: str) -> Bench:
     return Bench(out=folder, gpu=options.gpu, require_gpu=options.require_gpu, baselines=str(baselines))
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Everything, as the result file has it. Candidates are judged beside the best baseline, as in any run."""
+Keep = Callable[[dict[str, Any]], None]
+
+
+def measure(options: argparse.Namespace, keep: Keep) -> None:
+    """Hands over what the result file has, again after every part: one that is cut off keeps what it measured.
+
+    Candidates are judged beside the best baseline, as in any run.
+    """
     with tempfile.TemporaryDirectory() as folder, closing(open_bench(options, folder)) as bench:
         device = bench.harness.device()
         found = identities(options, bench.harness)
-    if not options.no_rates:
-        found |= rates(options)
-    return found | {
+    found |= {
         "flips": flips(options.flips_from),
         "gpu": device.name,
         "versions": device.versions,
         "sandbox": device.sandbox,
     }
+    keep(found)
+    by_language: dict[Language, dict[str, Any]] = {}
+    for language in () if options.no_rates else LANGUAGES:
+        by_language[language] = throughput(options, language)
+        say(f"{language}: {by_language[language]}")
+        keep(found | rates(by_language, select(options.problems)[0].name))
 
 
 def identities(options: argparse.Namespace, harness: Harness) -> dict[str, Any]:
@@ -165,12 +175,8 @@ def identities(options: argparse.Namespace, harness: Harness) -> dict[str, Any]:
     }
 
 
-def rates(options: argparse.Namespace) -> dict[str, Any]:
-    """What evaluations take on the first problem, by language."""
-    found: dict[Language, dict[str, Any]] = {}
-    for language in LANGUAGES:
-        found[language] = throughput(options, language)
-        say(f"{language}: {found[language]}")
+def rates(found: dict[Language, dict[str, Any]], problem: str) -> dict[str, Any]:
+    """What evaluations take on a problem, by language."""
     cached = {language: each["cached"] for language, each in found.items()}
     return {
         "seconds_per_cached_evaluation": {name: round(each["seconds"], 3) for name, each in cached.items()},
@@ -180,7 +186,7 @@ def rates(options: argparse.Namespace) -> dict[str, Any]:
         },
         "candidates_per_minute": {name: round(each["per_minute"], 1) for name, each in found.items()},
         "candidates": {name: each["candidates"] for name, each in found.items()},
-        "rates_on": select(options.problems)[0].name,
+        "rates_on": problem,
     }
 
 
@@ -196,7 +202,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--runs", type=int, default=20, help="identity evaluations per problem")
     parser.add_argument("--no-rates", action="store_true", help="identity ratios only")
-    parser.add_argument("--candidates", type=int, default=16, help="candidates per rate")
+    parser.add_argument("--candidates", type=int, default=40, help="candidates per rate")
     parser.add_argument("--threads", type=int, default=6, help="evaluations asked for at the same time")
     parser.add_argument("--flips-from", type=Path, help="result file of the museum's honest controls")
     parser.add_argument("--gpu", type=int, default=0)
@@ -207,18 +213,23 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
+    about = {
+        "commit": provenance.commit(options.commit),
+        "command": provenance.command("warpsmith.evals.measure_harness", arguments),
+    }
+
+    def keep(found: dict[str, Any]) -> None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(options.out, json.dumps(found | about, indent=1) + "\n")
+        say(json.dumps({name: found.get(name) for name in ("identity_ratio", "candidates_per_minute")}))
+
     try:
         with tempfile.TemporaryDirectory() as scratch:
             options.scratch = Path(scratch)
-            content = measure(options)
+            measure(options, keep)
     except WarpsmithError as error:
         say(f"measure_harness: {error}")
         return 2
-    content["commit"] = provenance.commit(options.commit)
-    content["command"] = provenance.command("warpsmith.evals.measure_harness", arguments)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(options.out, json.dumps(content, indent=1) + "\n")
-    say(json.dumps({name: content.get(name) for name in ("identity_ratio", "candidates_per_minute")}))
     return 0
 
 

@@ -28,6 +28,7 @@ from ..state.base import Record
 from ..state.errors import InfraError, InvalidInput, WarpsmithError
 from ..state.evaluation import Status, Tier
 from ..state.problem import Problem
+from ..tools.compile_pool import COMPILE_S
 from ..tools.harness import Harness
 from ..tools.local import HarnessSettings, open_harness
 from . import museum_report, provenance
@@ -42,8 +43,8 @@ MOST_HOST_MEMORY_BYTES = 8 << 30
 
 Those that hoard memory go for ten gigabytes.
 """
-_COMPILE_S = 75.0
-"""Some exhibits hang while they compile; the slowest honest one builds a C++ extension in 50 s on a busy machine."""
+_DRY_COMPILE_S = 75.0
+"""In a dry run; some exhibits hang while they compile."""
 _DRY_CALL_S = 15.0
 """In a dry run nothing counts as compiled ahead, and each that hangs would take the minute of a call that compiles."""
 Report = Callable[[str], None]
@@ -70,7 +71,7 @@ def open_museum(folder: Path, gpu: int = 0, require_gpu: bool = False, dry_run: 
         baseline_names=("eager",),
         max_memory_bytes=min(MOST_HOST_MEMORY_BYTES, _machine_bytes() // 8),
         compile_workers=max(3, (os.cpu_count() or 2) // 2),
-        compile_limit_s=_COMPILE_S,
+        compile_limit_s=_DRY_COMPILE_S if dry_run else COMPILE_S,
         call_limit_s=_DRY_CALL_S if dry_run else None,
     )
     return open_harness(settings)
@@ -118,10 +119,11 @@ def run_museum(run: MuseumRun, harness: Harness, ledger: Ledger, say: Report) ->
         waits = [aside.submit(one, exhibit, n) for n, some in due(run, ledger, hanging) for exhibit in some]
         for problem, rounds in loaded(run, harness, ledger):
             prepare(harness, problem, say)
-            for place, (number, exhibits) in enumerate(rounds):
+            for place, (_, exhibits) in enumerate(rounds):
                 if place:
                     harness.renew(problem)
-                list(pool.map(partial(one, number=number, problem=problem), exhibits))
+                # What is compiled stays compiled: repeats are judged anew, on new draws.
+                list(pool.map(partial(one, number=rounds[0][0], problem=problem), exhibits))
         for each in waits:
             each.result()
 

@@ -62,6 +62,13 @@ def sample(values: Sequence[float]) -> Sample:
     return Sample(median_ms=median(values), std_ms=pstdev(values), low_ms=low, high_ms=high, count=len(values))
 
 
+def settled(baseline_ms: Sequence[float], candidate_ms: Sequence[float]) -> bool:
+    """Whether the 95% interval of the paired ratio is no wider than the share that counts as a tie anyway."""
+    ratios = [b / c for b, c in zip(baseline_ms, candidate_ms, strict=True)]
+    low, high = interval(ratios)
+    return high - low <= NOISE * median(ratios)
+
+
 def paired_verdict(baseline_ms: Sequence[float], candidate_ms: Sequence[float]) -> str:
     """`win`, `tie` or `loss`: the 95% interval of the paired ratio lies above, around or below 1, beyond noise."""
     low, high = interval([b / c for b, c in zip(baseline_ms, candidate_ms, strict=True)])

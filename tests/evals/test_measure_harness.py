@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from scripted.collaborators import ScriptedHarness
 
+from warpsmith.evals import measure_harness
 from warpsmith.evals.measure_harness import flips, identity, identity_ratios, per_minute
 from warpsmith.evals.suite import SUITE, SuiteProblem
 from warpsmith.state.candidate import Candidate
@@ -76,3 +79,21 @@ def test_flips_are_those_of_honest_controls(tmp_path: Path) -> None:
     about = {"honest_total": 2, "honest_accepted": 1, "commit": "c", "command": "m"}
     file.write_text(json.dumps({**about, "rows": rows}))
     assert flips(file) == {"flips": 1, "repeat": 2, **about}
+
+
+def test_one_that_is_cut_off_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_off(_options: object, language: str) -> dict[str, Any]:
+        if language == "cuda":
+            raise KeyboardInterrupt
+        cached = {"seconds": 1.0, "besides_own_run_s": 0.9, "stages": {"check": 0.2}}
+        return {"per_minute": 66.0, "cached": cached, "candidates": 40}
+
+    monkeypatch.setattr(measure_harness, "throughput", cut_off)
+    monkeypatch.setattr(measure_harness, "open_bench", lambda *_: SimpleNamespace(harness=Slotted(), close=lambda: 0))
+    out = tmp_path / "harness.json"
+    with pytest.raises(KeyboardInterrupt):
+        measure_harness.main(["--out", str(out), "--problems", SUITE[0].name, "--runs", "2"])
+    found = json.loads(out.read_text())
+    assert found["identity_ratio"] == 2.0
+    assert found["candidates_per_minute"] == {"triton": 66.0}
+    assert found["command"].startswith("python -m warpsmith.evals.measure_harness")

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from programs.cover import cover_over
+from programs.cover import cover_over, every_choice
 from programs.matmul_cases import Case, answer, cases, large_cases, relative_error, tensors
 from programs.sheets import H200
 
@@ -47,13 +47,12 @@ def defaults(template: Template, given: Case) -> Setting:
     return {slot.name: slot.default for slot in template.slots(given.program, given.hints, H200)}
 
 
-def settings(template: Template, given: Case) -> list[Setting]:
-    """The default, and for each slot's every choice a legal setting that is the default elsewhere."""
+def settings(template: Template, given: Case, turn: int = 0) -> list[Setting]:
+    """The default, and legal settings that meet every choice of every slot; each turn puts other choices together."""
+    slots = template.slots(given.program, given.hints, H200)
     first = defaults(template, given)
-    made = [first]
-    for slot in template.slots(given.program, given.hints, H200):
-        made += [first | {slot.name: choice} for choice in slot.choices if choice != slot.default]
-    return [setting for setting in made if template.legal(given.program, setting, given.hints, H200)]
+    others = list(every_choice(slots, partial(is_legal, template, given), turn))
+    return [first, *others] if is_legal(template, given, first) else others
 
 
 def outputs(module: Any, source: KernelSource, given: Case, inputs: dict[str, Any]) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...state.evaluation import Status
+from .. import statistics
 from . import structure
 from .bench import Bench, Copies, Flush
 from .expectation import Expectation, check_layout, clone_nested
@@ -37,8 +38,15 @@ class Plan:
     instance: str = "timed"
     most_s: float = 60.0
     """After so long no more pairs are taken than the first look needs: slow calls scatter less."""
+    enough: int | None = None
+    """After so many pairs no more are taken where the ratio is known by then; None takes all."""
     give_up_ms: float | None = None
     """A candidate whose first pairs are slower than this is not timed to the end."""
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Numbers of pairs that are taken for certain, then of those that may follow."""
+        return (self.pairs,) if self.enough is None else (self.enough, self.pairs - self.enough)
 
 
 @dataclass
@@ -94,6 +102,8 @@ def run_pairs(duel: Duel, plan: Plan, attempt: int = 0) -> Pairs:
         if number + 1 == _FIRST_LOOK:
             _give_up_if_hopeless(plan, found)
         if number + 1 >= _FIRST_LOOK and time.monotonic() - started > plan.most_s:
+            break
+        if number + 1 == plan.enough and statistics.settled(found.baseline_ms, found.candidate_ms):
             break
     return found
 

@@ -29,6 +29,8 @@ _LAUNCH_BOUND = 1.5
 """How much longer than the GPU the host takes for a call that is bound by it; its time is taken with cold caches."""
 _QUICK_PAIRS_BESIDE = 20
 """On workloads other than the main one: the quick tier ranks, and later tiers time all of them in full."""
+_QUICK_ENOUGH = 30
+"""Pairs of the main workload after which that tier knows enough, if the ratio is settled."""
 _BURSTS = 3
 _BURST_DRAWS = 10_000_000
 """Draws of bursts are numbered far from all others."""
@@ -47,7 +49,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
         own=judge.baselines.calls(name, workload),
         expected=expected,
         draw=lambda number: judge.inputs(workload, "problem", number),
-        verify=Verifier(judge, workload.name, expected, plan.pairs).verify,
+        verify=Verifier(judge, workload.name, expected, plan.parts).verify,
         flush=judge.flush,
         stages=stages,
     )
@@ -100,7 +102,8 @@ def _plan(trial: Trial, workload: Workload, primary: bool, gpu: bool) -> pairs.P
         return pairs.Plan(pairs=4, warm_ups=2, deadline_s=deadline_s)
     if trial.quick and not primary:
         return pairs.Plan(pairs=_QUICK_PAIRS_BESIDE, deadline_s=deadline_s)
-    return pairs.Plan(deadline_s=deadline_s, give_up_ms=trial.give_up_ms if primary else None)
+    enough = _QUICK_ENOUGH if trial.quick and not trial.identity else None
+    return pairs.Plan(deadline_s=deadline_s, enough=enough, give_up_ms=trial.give_up_ms if primary else None)
 
 
 def _without(event_ms: float, times: list[float]) -> list[float]:

@@ -1,5 +1,6 @@
 """Judges the outputs of timed calls: a call that was timed is a call that was checked."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +14,6 @@ from .trial import REPEATS_BELOW, as_check
 if TYPE_CHECKING:
     from .judge import Judge
 
-_AUDITS = 1
 _LUCK = 4.0
 """One draw of few elements can be unlucky by this factor; pooled draws were checked before."""
 
@@ -21,11 +21,12 @@ _LUCK = 4.0
 class Verifier:
     """Against the baseline's output on the same inputs; by the oracle where they disagree, and on a random call."""
 
-    def __init__(self, judge: "Judge", workload: str, expected: Expectation, calls: int) -> None:
+    def __init__(self, judge: "Judge", workload: str, expected: Expectation, parts: Sequence[int]) -> None:
+        """`parts`: numbers of calls in a row, in each of which one is audited."""
         self.judge = judge
         self.workload = workload
         self.expected = expected
-        self.audited = {draws.fresh_seed() % calls for _ in range(_AUDITS)}
+        self.audited = {sum(parts[:place]) + draws.fresh_seed() % calls for place, calls in enumerate(parts)}
 
     def verify(
         self, number: int, inputs: list[Any], delivered: list[torch.Tensor], baseline_output: list[torch.Tensor]

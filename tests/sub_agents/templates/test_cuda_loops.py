@@ -1,13 +1,16 @@
 """Every CUDA loop template on the CPU emulation, against the brute-force interpreter."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from cuda_emulation.holding import H200, check, default, draw, emulated
 from cuda_emulation.loop_cases import CASES
 from cuda_emulation.loop_plans import program_of
+from programs.cover import Legal, every_choice, single_changes
 
 from warpsmith.sub_agents.kernel_source import Template
-from warpsmith.sub_agents.slots import Setting
+from warpsmith.sub_agents.slots import Setting, Slot
 from warpsmith.sub_agents.templates.cuda_column import CudaColumn
 from warpsmith.sub_agents.templates.cuda_pointwise import CudaPointwise
 from warpsmith.sub_agents.templates.cuda_row_block import CudaRowBlock
@@ -37,19 +40,16 @@ FITTING = [
 ]
 
 
-def settings(template: Template, case: str, count: int) -> list[Setting]:
-    """The default and `count` legal settings that differ from it in one slot, other ones for each case."""
+def room(template: Template, case: str) -> tuple[Sequence[Slot], Legal]:
+    """The slots for a case, and which settings are legal."""
     plan = CASES[case]
-    first = default(template, plan)
-    made = [
-        {**first, slot.name: choice}
-        for slot in template.slots(program_of(plan), plan.hints, H200)
-        for choice in slot.choices
-        if choice != slot.default
-    ]
-    legal = [each for each in made if template.legal(program_of(plan), each, plan.hints, H200)]
-    turn = list(CASES).index(case)
-    return [first, *(legal[(turn * count + i) % len(legal)] for i in range(min(count, len(legal))))]
+    program = program_of(plan)
+    return template.slots(program, plan.hints, H200), lambda s: template.legal(program, s, plan.hints, H200)
+
+
+def settings(template: Template, case: str) -> list[Setting]:
+    """Every choice of every slot, together with other ones for each case."""
+    return list(every_choice(*room(template, case), turn=list(CASES).index(case)))
 
 
 @pytest.mark.parametrize(("template", "case"), FITTING)
@@ -62,14 +62,23 @@ def test_a_kernel_gives_what_the_interpreter_gives(template: str, case: str) -> 
 def test_other_choices_give_the_same(template: str) -> None:
     cases = [case for each, case in FITTING if each == template]
     for case in cases[:: max(1, len(cases) // 3)]:
-        for setting in settings(TEMPLATES[template], case, 2)[1:]:
+        for setting in settings(TEMPLATES[template], case)[:2]:
             check(TEMPLATES[template], CASES[case], setting, draw(CASES[case]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("template", "case"), FITTING)
-def test_every_single_change_of_the_default_gives_the_same(template: str, case: str) -> None:
-    for setting in settings(TEMPLATES[template], case, 99):
+def test_every_choice_of_every_slot_gives_the_same(template: str, case: str) -> None:
+    for setting in settings(TEMPLATES[template], case):
+        check(TEMPLATES[template], CASES[case], setting, draw(CASES[case]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_single_change_of_the_default_gives_the_same(template: str) -> None:
+    """On one program each: what a choice does is not hidden by another."""
+    case = next(case for each, case in FITTING if each == template)
+    for setting in single_changes(*room(TEMPLATES[template], case)):
         check(TEMPLATES[template], CASES[case], setting, draw(CASES[case]))
 
 

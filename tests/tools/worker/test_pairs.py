@@ -185,6 +185,18 @@ def test_slow_calls_are_fewer():
     assert len(duel.session.asked) == 12
 
 
+@pytest.mark.parametrize(("scatter", "taken"), [(0.0, 30), (0.2, 50)])
+def test_no_more_pairs_than_enough_are_taken_where_the_ratio_is_known(scatter, taken):
+    duel = duel_of(lambda x: x + x)
+    duel.own.time = lambda x: (duel.own.call(*x), 1.0 + scatter * torch.rand(()).item())  # type: ignore[method-assign]
+    assert len(pairs.run_pairs(duel, pairs.Plan(pairs=50, warm_ups=3, enough=30)).candidate_ms) == taken
+
+
+def test_pairs_that_may_follow_are_a_part_of_their_own():
+    assert pairs.Plan(pairs=50, enough=30).parts == (30, 20)
+    assert pairs.Plan(pairs=20).parts == (20,)
+
+
 def test_a_candidate_far_behind_is_given_up():
     with pytest.raises(CandidateFailed, match="far behind the best") as caught:
         pairs.run_pairs(duel_of(lambda x: x + x), pairs.Plan(pairs=50, give_up_ms=0.5))

@@ -33,9 +33,17 @@ def inputs(seed: int) -> list[Tensor]:
 
 
 def verifier(judge: Judged, audited: bool) -> Verifier:
-    made = Verifier(judge, "default", expect(judge.models["timed"], inputs(0), FP32), 8)  # type: ignore[arg-type]
+    made = Verifier(judge, "default", expect(judge.models["timed"], inputs(0), FP32), (8,))  # type: ignore[arg-type]
     made.audited = {3} if audited else set()
     return made
+
+
+def test_a_call_of_every_part_is_audited_and_no_other():
+    judge = Judged(softmax)
+    expected = expect(judge.models["timed"], inputs(0), FP32)
+    seen = [Verifier(judge, "default", expected, (3, 2)).audited for _ in range(60)]  # type: ignore[arg-type]
+    assert all(len(each) == 2 and min(each) in range(3) and max(each) in (3, 4) for each in seen)
+    assert set().union(*seen) == set(range(5))
 
 
 def outputs(forward: Forward, given: list[Tensor]) -> list[Tensor]:
