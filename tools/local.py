@@ -12,7 +12,7 @@ from ..state.device import DeviceSheet
 from ..state.errors import InfraError
 from ..state.evaluation import CompileReport, Evaluation, Status, Tier
 from ..state.lowered import LoweredGraph
-from ..state.problem import Problem, Workload
+from ..state.problem import Problem
 from ..state.profile import Profile
 from ..state.timing import Baseline, Baselines
 from . import blocking_kernel, device_search, estimate, evidence, roofline
@@ -24,7 +24,7 @@ from .compiler_output import decisive_line
 from .fork_server import Spawn
 from .harness import Harness
 from .harness_settings import HarnessSettings
-from .judge_handle import JudgeHandle
+from .judges import BASELINE_S, OPEN_S, JudgePlan, Judges
 from .outside import Outside
 from .problem_reader import ProblemReader
 from .screen import screen
@@ -35,7 +35,6 @@ _PROBE_S = 120.0
 _IDENTITY_ATTEMPTS = 5
 _GIVE_UP = 2.0
 """Candidates this many times slower than the best are not timed to the end."""
-_OPEN_S, _BASELINE_S, _EVALUATE_S = 180.0, 400.0, 600.0
 
 
 def open_harness(settings: HarnessSettings) -> Harness:
@@ -57,14 +56,11 @@ class LocalHarness:
         self._quiet = threading.RLock()
         """Held while anything is timed, and while a process opens its GPU context or is ended: after the GPU lock where
         both are held."""
-        self._judges: dict[str, JudgeHandle] = {}
-        self._hidden: dict[str, tuple[Workload, ...]] = {}
-        """Shapes that candidates are judged on and nobody is told, to compile for ahead."""
-        self._with_baselines: set[str] = set()
-        """Problems whose judges compare with a baseline, also when they are opened again."""
         self._passed_ms: dict[str, dict[str, float]] = {}
         """Times by problem and candidate: whoever is far behind the best is given up early."""
         self._evaluated: dict[tuple[str, str, str], Evaluation] = {}
+        self._vetted: dict[str, tuple[str, ...]] = {}
+        """Notes by problem: of one that was refused nothing is kept."""
         self._turns: dict[str, threading.RLock] = {}
         """A lock a candidate: its compiler and its runs share one scratch folder."""
         self._servers: list[ServerProcess] = []
@@ -102,6 +98,14 @@ class LocalHarness:
         )
         self.cells = CellStock(self._server, self.compiler, plan, self._quiet)
         self.baselines = BaselineFile(settings.baseline_file)
+        params = {
+            "device": "cpu" if self.dry else "cuda:0",
+            "blocker": self._blocker,
+            "work_dir": str(self.work_dir),
+            "compile_threads": settings.compile_workers,
+        }
+        plan_of_judges = JudgePlan(bounds=self._bounds, best_baselines=self._best_baselines, params=params)
+        self.judges = Judges(self._server, plan_of_judges, self._quiet)
         outside = Outside(self._server, self.work_dir, self.compiler, settings.max_memory_bytes)
         outside.namespaces = self._device.sandbox["namespaces"] == "on"
         outside.separate_user = self._device.sandbox["user"] == "on"
@@ -128,16 +132,15 @@ class LocalHarness:
 
     def renew(self, problem: Problem) -> None:
         with self._gpu_lock:
-            self._judge(problem).ask("renew", _OPEN_S)
+            self.judges.renew(problem)
             # Verdicts on other draws: `list`, as other threads may be adding theirs.
             self._evaluated = {key: found for key, found in list(self._evaluated.items()) if key[0] != problem.id}
-            if problem.id in self._with_baselines:
-                self._use_baselines(problem)
 
     def vet(self, problem: Problem) -> tuple[str, ...]:
         with self._gpu_lock:
-            reply = self._judge(problem).ask("vet", _OPEN_S)
-        return tuple(reply["notes"])
+            if problem.id not in self._vetted:
+                self._vetted[problem.id] = tuple(self.judges.of(problem).ask("vet", OPEN_S)["notes"])
+            return self._vetted[problem.id]
 
     def lower(self, problem: Problem) -> LoweredGraph:
         return self._reader.lowered(problem, problem.primary.name, dynamic=True).result()
@@ -161,7 +164,7 @@ class LocalHarness:
         with self._gpu_lock, self._quiet:
             for name, workload in missing:
                 try:
-                    reply = self._judge(problem).ask("baseline", _BASELINE_S, name=name, workload=workload)
+                    reply = self.judges.of(problem).ask("baseline", BASELINE_S, name=name, workload=workload)
                     known.append(Baseline.model_validate(reply))
                 except InfraError as error:
                     if name == "eager":
@@ -171,20 +174,11 @@ class LocalHarness:
             if missing:
                 self.baselines.write(self._baselines_of(problem, known))
             found = self._baselines_of(problem, known + lost)
-            self._judge(problem)
-            self._use_baselines(problem)
+            self.judges.use_baselines(problem)
         measured_seconds = time.monotonic() - started
-        self.identity(problem)
+        if not self.judges.calibrated(problem):
+            self.identity(problem)
         return found.model_copy(update={"measured_seconds": measured_seconds})
-
-    def _use_baselines(self, problem: Problem) -> None:
-        """Has the best ones built in the judge: cached times do not spare that, as candidates are timed beside them."""
-        best = self._best_baselines(problem)
-        with self._quiet:
-            reply = self._judges[problem.id].ask("use_baselines", _BASELINE_S, best_baseline=best)
-        self._with_baselines.add(problem.id)
-        near = reply["neighbour"]
-        self._hidden[problem.id] = (Workload.model_validate(near),) if near else ()
 
     def _best_baselines(self, problem: Problem) -> dict[str, str]:
         """Name of the best baseline a workload, where any is known."""
@@ -205,7 +199,7 @@ class LocalHarness:
 
     def compile(self, problem: Problem, candidate: Candidate) -> CompileReport:
         with self._turns.setdefault(candidate.id, threading.RLock()):
-            return self.compiler.compile(problem, candidate, self._hidden.get(problem.id, ())).report
+            return self.compiler.compile(problem, candidate, self.judges.hidden(problem)).report
 
     def evaluate(self, problem: Problem, candidate: Candidate, tier: Tier = "quick") -> Evaluation:
         with self._turns.setdefault(candidate.id, threading.RLock()):
@@ -216,7 +210,7 @@ class LocalHarness:
         if key in self._evaluated and self._evaluated[key].status is not Status.INFRA_ERROR:
             return self._evaluated[key]
         started = time.monotonic()
-        compiled = self.compiler.compile(problem, candidate, self._hidden.get(problem.id, ()))
+        compiled = self.compiler.compile(problem, candidate, self.judges.hidden(problem))
         if not compiled.report.ok:
             found = Evaluation(
                 candidate=candidate.id,
@@ -239,7 +233,7 @@ class LocalHarness:
         found = self._complete(problem, candidate, found, compiled)
         if evidence.wanted(found, self.settings.evidence_tiers):
             with self._gpu_lock, self._quiet:
-                seen = self.witnesses.gather(self._judge(problem), problem, candidate, compiled, found)
+                seen = self.witnesses.gather(self.judges.of(problem), problem, candidate, compiled, found)
             found = evidence.settled(found, seen)
         self._race(found)
         found = found.model_copy(update={"seconds": time.monotonic() - started})
@@ -270,10 +264,10 @@ class LocalHarness:
                         "give_up_ms": self._give_up_ms(problem),
                         "tier": tier,
                     }
-                    return self._judge(problem).ask_about(cell, op, fields, self._quiet)
+                    return self.judges.of(problem).ask_about(cell, op, fields, self._quiet)
             except InfraError:
                 with self._gpu_lock:
-                    self._close_judges()
+                    self.judges.close()
                 self.cells.discard()
                 if attempt == 2:
                     raise
@@ -301,6 +295,7 @@ class LocalHarness:
         for _ in range(_IDENTITY_ATTEMPTS):
             reply = self._in_cell(problem, "identity", candidate, nothing_compiled, "quick")
             if self.dry or _is_one(reply):
+                self.judges.calibrate(problem, reply.get("hop_ms", {}))
                 return reply
         raise InfraError(
             f"the reference against itself reads {reply.get('ratio')}, not 1 ({reply.get('text') or reply['status']}): "
@@ -323,12 +318,12 @@ class LocalHarness:
         with self._turns.setdefault(candidate.id, threading.RLock()):
             compiled = self.compiler.compile(problem, candidate)
             with self._gpu_lock, self._quiet:
-                return self.witnesses.profile(self._judge(problem), problem, candidate, compiled)
+                return self.witnesses.profile(self.judges.of(problem), problem, candidate, compiled)
 
     def close(self) -> None:
         self._reader.close()
         self.cells.stop()
-        self._close_judges()  # before the cells: what is being timed would be waited for to its end
+        self.judges.close()  # before the cells: what is being timed would be waited for to its end
         self.cells.close()
         self._end_servers()
 
@@ -337,37 +332,6 @@ class LocalHarness:
             server.close()
         if self._own_dir:
             shutil.rmtree(self.work_dir, ignore_errors=True)
-
-    def _close_judges(self) -> None:
-        closing, self._judges = self._judges, {}
-        for judge in closing.values():
-            judge.close()
-
-    def _judge(self, problem: Problem) -> JudgeHandle:
-        """The problem's judge; opening another problem closes the last one's, so that one owns the GPU."""
-        judge = self._judges.get(problem.id)
-        if judge is not None and judge.alive:
-            return judge
-        self._close_judges()
-        device = "cpu" if self.dry else "cuda:0"
-        judge = JudgeHandle(
-            self._server,
-            {
-                "device": device,
-                "blocker": self._blocker,
-                "work_dir": str(self.work_dir),
-                "compile_threads": self.settings.compile_workers,
-            },
-        )
-        try:
-            judge.ask("open", _OPEN_S, problem=problem.model_dump(mode="json"), bounds=self._bounds(problem))
-        except BaseException:
-            judge.close()  # nobody else knows of it, and it has the GPU open
-            raise
-        self._judges[problem.id] = judge
-        if problem.id in self._with_baselines:
-            self._use_baselines(problem)
-        return judge
 
     def _bounds(self, problem: Problem) -> dict[str, dict[str, float]]:
         """Void bound and speed of light a workload; zeros where the reference cannot be lowered."""

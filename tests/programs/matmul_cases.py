@@ -187,7 +187,7 @@ SHAPES: dict[str, Layout] = {
     "two_batch_axes_bf16": Layout(
         batch=("s0", 3), m=20, n=30, k=64, a="km", dtype="bfloat16", b_batched=False, epilogue="bias_of_head"
     ),
-    "two_batch_axes_deep": Layout(batch=(2, 3), m=1, n=24, k=1024, b="nk", epilogue="bias_of_head"),
+    "two_batch_axes_deep": Layout(batch=(2, 2), m=1, n=24, k=1024, b="nk", epilogue="bias_of_head"),
     "long_k": Layout(m=16, n=24, k=1000),
     "one_row": Layout(m=1, n=70, k=130, b="nk"),
     "one_column": Layout(m=70, n=1, k=130),
@@ -211,10 +211,9 @@ SHAPES: dict[str, Layout] = {
 def cases() -> dict[str, Case]:
     """Every case by name; small enough for an interpreter."""
     symbols = {"s0": 37, "s1": 3}
-    aligned = {"s0": 5, "s1": 64}
+    own = {"symbolic_rows_bf16": {"s0": 5, "s1": 64}, "two_batch_axes_bf16": {"s0": 2}}
     return {
-        name: case(layout, **(aligned if name == "symbolic_rows_bf16" else symbols if _symbolic(layout) else {}))
-        for name, layout in SHAPES.items()
+        name: case(layout, **own.get(name, symbols if _symbolic(layout) else {})) for name, layout in SHAPES.items()
     }
 
 

@@ -1,7 +1,7 @@
 """Runs rendered matrix-product kernels: in Triton's interpreter on the CPU, on a GPU, or compiled without running.
 
 As a program (`TRITON_INTERPRET=1 python -m programs.matmul_run TEMPLATE ...`) it interprets every case under several
-settings and prints one JSON object of errors: the interpreter must be chosen before triton is imported, so tests start
+settings and prints one JSON object of errors by template: the interpreter must be chosen before triton is imported, so tests start
 a process.
 """
 
@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -87,27 +88,42 @@ def called_with(given: Case) -> list[dict[str, int]]:
     return [given.hints, others] if given.hints else [{}]
 
 
-def interpret(names: list[str]) -> dict[str, float | str]:
-    """Errors by template, case and setting; text where one raised."""
+def interpret(template: Template) -> dict[str, float | str]:
+    """Errors by case and setting; text where one raised."""
     errors: dict[str, float | str] = {}
-    for name in names:
-        template = template_named(name)
-        for turn, (label, given) in enumerate(cases().items()):
-            # Hundreds of matrices take an interpreter long: only where nothing smaller fits.
-            if not template.fits(given.program, given.hints) or label.startswith("many") != name.endswith("small"):
-                continue
-            # A few settings a case, not all: over the cases every choice is met.
-            every = settings(template, given)
-            others = [every[1 + (turn * 2 + i) % (len(every) - 1)] for i in range(2) if len(every) > 1]
-            for setting in [every[0], *others]:
-                key = f"{name} {label} {json.dumps(setting)}"
-                try:
-                    errors[key] = max(
-                        worst_error(template, replace(given, hints=hints), setting) for hints in called_with(given)
-                    )
-                except Exception as error:  # noqa: BLE001 - the parent's assertion shows it
-                    errors[key] = f"{type(error).__name__}: {error}"[-2000:]
+    for label, given, setting in chosen(template):
+        key = f"{label} {json.dumps(setting)}"
+        try:
+            errors[key] = max(
+                worst_error(template, replace(given, hints=hints), setting) for hints in called_with(given)
+            )
+        except Exception as error:  # noqa: BLE001 - the parent's assertion shows it
+            errors[key] = f"{type(error).__name__}: {error}"[-2000:]
     return errors
+
+
+def chosen(template: Template) -> Iterator[tuple[str, Case, Setting]]:
+    """Each case with the default and with a setting of what was not met before; more until every choice is met."""
+    # Hundreds of matrices take an interpreter long: only where nothing smaller fits.
+    fitting = {
+        label: given
+        for label, given in cases().items()
+        if template.fits(given.program, given.hints) and label.startswith("many") == template.name.endswith("small")
+    }
+    met: set[tuple[str, Any]] = set()
+    left: list[tuple[str, Case, Setting]] = []
+    for turn, (label, given) in enumerate(fitting.items()):
+        first, *others = settings(template, given, turn)
+        yield label, given, first
+        others.sort(key=lambda setting: len(setting.items() - met), reverse=True)
+        for setting in others[:1]:
+            met |= setting.items()
+            yield label, given, setting
+        left += [(label, given, setting) for setting in others[1:]]
+    for label, given, setting in left:
+        if setting.items() - met:
+            met |= setting.items()
+            yield label, given, setting
 
 
 class Target:
@@ -177,17 +193,15 @@ def resources(kernel: Any) -> dict[str, Any]:
     }
 
 
-def compile_defaults(names: list[str]) -> dict[str, Any]:
+def compile_defaults(template: Template) -> dict[str, Any]:
     """Resources of each kernel of the default settings at sizes that fill a GPU."""
     found: dict[str, Any] = {}
-    for name in names:
-        template = template_named(name)
-        for label, given in large_cases().items():
-            if not template.fits(given.program, given.hints):
-                continue
-            setting = defaults(template, given)
-            for i, kernel in enumerate(compiled(template, given, setting)):
-                found[f"{name} {label} {i} {json.dumps(setting)}"] = resources(kernel)
+    for label, given in large_cases().items():
+        if not template.fits(given.program, given.hints):
+            continue
+        setting = defaults(template, given)
+        for i, kernel in enumerate(compiled(template, given, setting)):
+            found[f"{label} {i} {json.dumps(setting)}"] = resources(kernel)
     return found
 
 
@@ -195,28 +209,26 @@ def is_legal(template: Template, given: Case, setting: Setting) -> bool:
     return template.legal(given.program, setting, given.hints, H200)
 
 
-def compile_cover(names: list[str]) -> dict[str, Any]:
+def compile_cover(template: Template) -> dict[str, Any]:
     """Shared bytes of every kernel of a pairwise cover of legal settings over four large cases."""
     found: dict[str, Any] = {}
-    for name in names:
-        template = template_named(name)
-        fitting = {label: large_cases()[label] for label in ("fp32_linear", "bf16_nn", "bf16_vector", "many_48")}
-        cover = cover_over(
-            {
-                label: (template.slots(given.program, given.hints, H200), partial(is_legal, template, given))
-                for label, given in fitting.items()
-                if template.fits(given.program, given.hints)
-            }
-        )
-        for label, setting in cover:
-            for i, kernel in enumerate(compiled(template, fitting[label], setting)):
-                found[f"{label} {i} {json.dumps(setting)}"] = {"shared_bytes": kernel.metadata.shared}
+    fitting = {label: large_cases()[label] for label in ("fp32_linear", "bf16_nn", "bf16_vector", "many_48")}
+    cover = cover_over(
+        {
+            label: (template.slots(given.program, given.hints, H200), partial(is_legal, template, given))
+            for label, given in fitting.items()
+            if template.fits(given.program, given.hints)
+        }
+    )
+    for label, setting in cover:
+        for i, kernel in enumerate(compiled(template, fitting[label], setting)):
+            found[f"{label} {i} {json.dumps(setting)}"] = {"shared_bytes": kernel.metadata.shared}
     return found
 
 
 def main() -> None:
     action = {"interpret": interpret, "compile": compile_defaults, "cover": compile_cover}[sys.argv[1]]
-    print(json.dumps(action(sys.argv[2:])))  # noqa: T201 - the answer
+    print(json.dumps({name: action(template_named(name)) for name in sys.argv[2:]}))  # noqa: T201 - the answer
 
 
 if __name__ == "__main__":

@@ -84,21 +84,21 @@ class Bench:
     def run(self, forward: str, order: Order | None = None) -> Ran:
         candidate = make_candidate(HEAD + _body(forward))
         compiled = self.harness.compiler.compile(self.problem, candidate)
-        judge = self.harness._judge(self.problem)
+        judge = self.harness.judges.of(self.problem)
         with self.harness.witnesses._outside.job(judge, self.problem, candidate, compiled, "default") as job:
             return self.harness.witnesses._outside.run(job, order or Order(deliver=True))
 
     def profile(self, forward: str) -> Profile:
         candidate = make_candidate(HEAD + _body(forward))
         compiled = self.harness.compiler.compile(self.problem, candidate)
-        return self.harness.witnesses.profile(self.harness._judge(self.problem), self.problem, candidate, compiled)
+        return self.harness.witnesses.profile(self.harness.judges.of(self.problem), self.problem, candidate, compiled)
 
     def judged(self, forward: str, tools: tuple[SanitizerTool, ...] = ("memcheck",), tier: str = "full") -> Evaluation:
         """What a tier makes of a candidate that the judge passed; few tools, since each is a process."""
         candidate = make_candidate(HEAD + _body(forward))
         compiled = self.harness.compiler.compile(self.problem, candidate)
         found = passed(candidate.id).model_copy(update={"tier": tier})
-        judge = self.harness._judge(self.problem)
+        judge = self.harness.judges.of(self.problem)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(compute_sanitizer, "TOOLS", tools)
             patch.setattr(evidence, "_FULL_TOOLS", tools)
@@ -246,7 +246,7 @@ def test_other_bits_within_the_tolerance_are_a_label(bench: Bench) -> None:
 
 
 def test_inputs_that_are_too_large_for_files_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = bench.harness._judge(bench.problem)
+    judge = bench.harness.judges.of(bench.problem)
     monkeypatch.setattr(judge, "ask", _refusing)
     candidate = make_candidate(HEAD + _body("pass"))
     compiled = bench.harness.compiler.compile(bench.problem, candidate)

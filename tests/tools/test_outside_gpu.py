@@ -88,7 +88,7 @@ def tools() -> None:
 def found_by(harness: LocalHarness, problem: Problem, made: Candidate, tool: compute_sanitizer.SanitizerTool) -> str:
     compiled = harness.compiler.compile(problem, made)
     outside = harness.witnesses._outside
-    with outside.job(harness._judge(problem), problem, made, compiled, "") as job:
+    with outside.job(harness.judges.of(problem), problem, made, compiled, "") as job:
         result = sanitizer.check(outside, job, tool, evidence.own_names(made, compiled))
     return result.hazard.kind if result.hazard else f"{result.outcome} {result.reason}".strip()
 

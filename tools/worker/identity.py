@@ -20,4 +20,5 @@ def measure(judge: "Judge", body: dict[str, Any]) -> dict[str, Any]:
         "status": str(found.status),
         "text": found.message,
         "stage_seconds": found.stage_seconds,
+        "hop_ms": judge.hop_ms,
     }

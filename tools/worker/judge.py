@@ -88,6 +88,7 @@ class Judge:
         """Loads the problem and builds the reference under two sets of weights."""
         self.problem = Problem.model_validate(body["problem"])
         self.bounds: dict[str, dict[str, float]] = body["bounds"]
+        self.hop_ms = dict(body.get("hop_ms", {}))
         precision_flags.set_for(self.problem.precision)
         baselines.use_cache(self.work_dir / "inductor", int(self.params.get("compile_threads", 1)))
         self.module = ProblemModule(Path(self.problem.path), self.problem.source)

@@ -70,7 +70,7 @@ def cut():
 """
     found = verdict(harness, softmax, cut + CLASS.format(forward=f"cut(); {RIGHT}"))
     assert found.status is not Status.INFRA_ERROR
-    assert harness._judges[softmax.id].alive
+    assert harness.judges.alive(softmax)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from warpsmith.state.candidate import make_candidate
 from warpsmith.state.errors import InfraError, InvalidInput, InvalidProblem
 from warpsmith.state.evaluation import Status
 from warpsmith.state.problem import Problem
+from warpsmith.tools.judge_handle import JudgeHandle
 from warpsmith.tools.local import HarnessSettings, LocalHarness
 
 LINEAR = """
@@ -156,11 +157,25 @@ def test_compiling_that_does_not_end_is_bounded(
 @pytest.mark.slow
 def test_a_judge_that_died_meanwhile_is_replaced(harness: LocalHarness, softmax: Problem) -> None:
     assert verdict(harness, softmax, CLASS.format(forward="before = 1; " + RIGHT)).correct
-    judge = harness._judges[softmax.id]
+    judge = harness.judges.of(softmax)
     os.kill(judge._pid, signal.SIGKILL)
     harness._server.kill(judge._pid)  # waits until it is gone
     assert verdict(harness, softmax, CLASS.format(forward="after = 1; " + RIGHT)).correct
-    assert harness._judges[softmax.id] is not judge
+    assert harness.judges.of(softmax) is not judge
+
+
+def test_a_problem_is_vetted_once(harness: LocalHarness, softmax: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ask = JudgeHandle.ask
+
+    def noted(handle: JudgeHandle, op: str, *rest: Any, **fields: Any) -> Any:
+        asked.append(op)
+        return ask(handle, op, *rest, **fields)
+
+    monkeypatch.setattr(JudgeHandle, "ask", noted)
+    harness._vetted.clear()
+    assert harness.vet(softmax) == harness.vet(softmax)
+    assert asked.count("vet") == 1
 
 
 def test_a_judge_that_does_not_open_its_problem_is_ended(
@@ -178,7 +193,7 @@ def test_a_judge_that_does_not_open_its_problem_is_ended(
 
     monkeypatch.setattr(harness._server, "spawn", noted)
     with pytest.raises((InvalidProblem, InfraError)):
-        harness._judge(gone)
+        harness.judges.of(gone)
     assert started
     assert "running" not in harness._server.status(started[-1])
 
