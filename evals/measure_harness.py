@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ..graph.bench import Bench
 from ..state.brief import Brief
 from ..state.candidate import Candidate, Language, make_candidate, reference_as_candidate
 from ..state.errors import InfraError, WarpsmithError
@@ -28,7 +29,6 @@ from ..state.evaluation import Evaluation, Status
 from ..state.problem import Problem
 from ..tools.harness import Harness
 from . import provenance
-from .bench import Bench
 from .bench_command import say
 from .museum_report import Row
 from .result_file import write_whole

@@ -16,16 +16,17 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..graph.api import optimize
+from ..graph.bench import Bench
 from ..graph.services import Collaborators
 from ..state.errors import InfraError, InvalidProblem
 from ..state.trajectory import Result
 from . import provenance
-from .bench import Bench
 from .bench_command import BenchCommand, bench_settings, kept_rows, say
 from .derived_problems import derived_source
 from .library_rows import COMPARED, LibraryResults, LibraryRow, add_row, best_at, load, row_of
@@ -122,11 +123,14 @@ def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
         )
         done = {row.problem for row in load(options.out, about).rows if row.status in DONE}
 
+        pending = [problem for problem in problems if problem.name not in done]
+        following = dict(pairwise(problem.path for problem in pending))
+
         def measure(problem: SuiteProblem) -> LibraryRow:
+            bench.read_ahead(following.get(problem.path))
             row = measured(problem, optimiser(bench, settings), options.seed_budget, options.budget)
             return row.model_copy(update={"commit": about.commit})
 
-        pending = [problem for problem in problems if problem.name not in done]
         rows = kept_rows(pending, measure, lambda row: add_row(options.out, row, about), line)
     if about.dry_run:
         say("measure_library: a dry run verifies nothing, so no library was filled and nothing is compared")

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from ..graph.bench import Bench
 from ..state.errors import InfraError, InvalidProblem, WarpsmithError
 from ..state.timing import Baselines
 from ..state.wording import counted
-from .bench import Bench
 from .bench_command import say
 from .suite import SuiteProblem, select
 

@@ -15,11 +15,13 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from ..graph.api import optimize
+from ..graph.bench import Bench
 from ..graph.services import Collaborators
 from ..state.base import Record
 from ..state.channels import Context
@@ -27,7 +29,6 @@ from ..state.errors import InfraError, InvalidInput, InvalidProblem
 from ..state.scores import geometric_mean
 from ..state.trajectory import Result
 from . import provenance
-from .bench import Bench
 from .bench_command import BenchCommand, bench_settings, kept_rows
 from .result_file import commands, locked, write_whole
 from .suite import SuiteProblem, select
@@ -196,8 +197,12 @@ def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
             command=provenance.command(COMMAND.module, arguments),
         )
 
+        paths = list(dict.fromkeys(problem.path for problem, _ in pending))
+        following = dict(pairwise(paths))
+
         def measure(one: tuple[SuiteProblem, str]) -> SearchRow:
             problem, variant = one
+            bench.read_ahead(following.pop(problem.path, None))
             return run_variant(problem, variant, runner(bench, {**settings, **VARIANTS[variant]}), about.commit)
 
         rows = kept_rows(pending, measure, lambda row: add_row(options.out, row, about), line)

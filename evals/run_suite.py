@@ -16,14 +16,15 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
+from ..graph.bench import Bench
 from ..state.base import Record, digest
 from ..state.channels import Context
 from ..state.errors import InfraError, InvalidInput, InvalidProblem
 from ..state.trajectory import Result
 from . import provenance
-from .bench import Bench
 from .bench_command import BenchCommand, bench_settings, say
 from .suite import SuiteProblem, select
 from .suite_report import SuiteReport, SuiteRow, load, row_of, save
@@ -147,8 +148,14 @@ def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
         settings=settings,
         winners=options.winners,
     )
+    following = dict(pairwise(problem.path for problem in pending(asked)))
     with closing(Bench(**settings, **bench_settings(options))) as bench:
-        rows = run_suite(asked, bench.optimize, say)
+
+        def optimize(path: Path) -> Result:
+            bench.read_ahead(following.get(path))
+            return bench.optimize(path)
+
+        rows = run_suite(asked, optimize, say)
     say("\n" + "\n".join(suite_lines(load(options.out))))
     return 0 if all(row.status in ("passed", "unverified") for row in rows) else 1
 

@@ -5,21 +5,20 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..state.base import digest
 from ..state.channels import Context
 from ..state.device import DeviceSheet
-from ..state.errors import InfraError, InvalidInput, WarpsmithError
+from ..state.errors import InvalidInput, WarpsmithError
 from ..state.scores import ProblemScore, fast_p
 from ..state.trajectory import BatchRow, Result
 from ..state.wording import counted
-from ..tools.harness import Harness
-from .api import optimize
+from .bench import Bench
 from .run_directory import append_line
-from .services import Collaborators, open_harness_for
+from .services import Collaborators
 from .settings import check_settings, make_context
 
 DECISIVE = (
@@ -81,14 +80,17 @@ def optimize_batch(
     files = problem_files(Path(folder))
     results_file = Path(context.out) / "results.jsonl"
     done = {row.key: row for row in read_rows(results_file) if row.ok}
-    bench = _Bench(context, given or Collaborators())
+    bench = Bench(given, **settings)
     rows: list[BatchRow] = []
     try:
         device = bench.harness.device()
-        for file in files:
+        for number, file in enumerate(files, 1):
             key = row_key(file, context, device)
-            row = done.get(key) or bench.run(file, key)
-            if key not in done:
+            if key in done:
+                row = done[key]
+            else:
+                bench.read_ahead(next((f for f in files[number:] if row_key(f, context, device) not in done), None))
+                row = run_one(bench, file, key)
                 append_row(results_file, row)
             rows.append(row)
             if on_row:
@@ -133,43 +135,16 @@ def append_row(results_file: Path, row: BatchRow) -> None:
         raise InvalidInput(f"{results_file}: cannot be written ({error.strerror}); choose another --out") from error
 
 
-class _Bench:
-    """Runs problems on one harness, and opens a new one after it broke."""
-
-    def __init__(self, context: Context, given: Collaborators) -> None:
-        self._context = context
-        self._given = given
-        self._own: Harness | None = None
-
-    @property
-    def harness(self) -> Harness:
-        if self._given.harness is not None:
-            return self._given.harness
-        if self._own is None:
-            self._own = open_harness_for(self._context)
-        return self._own
-
-    def run(self, file: Path, key: str) -> BatchRow:
-        start = time.monotonic()
-        try:
-            result = optimize(file, given=replace(self._given, harness=self.harness), **self._context.model_dump())
-        except InfraError as error:
-            self.close()
-            return self._failure(file, key, error, str(error), start)
-        except WarpsmithError as error:
-            return self._failure(file, key, error, str(error), start)
-        except Exception as error:  # noqa: BLE001 - a crash of one problem must not end the others; the row says it all
-            return self._failure(file, key, error, traceback.format_exc(limit=-3).strip(), start)
-        return result_row(file, key, result)
-
-    def _failure(self, file: Path, key: str, error: Exception, message: str, start: float) -> BatchRow:
-        seconds = time.monotonic() - start
-        return BatchRow(key=key, file=str(file), ok=False, cause=type(error).__name__, message=message, seconds=seconds)
-
-    def close(self) -> None:
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+def run_one(bench: Bench, file: Path, key: str) -> BatchRow:
+    """One file's row, whatever happens: what goes wrong with one must not end the others."""
+    start = time.monotonic()
+    try:
+        return result_row(file, key, bench.optimize(file))
+    except Exception as error:  # noqa: BLE001 - a defect that one problem meets: the row says it all
+        ours = isinstance(error, WarpsmithError)
+        cause, message = type(error).__name__, str(error) if ours else traceback.format_exc(limit=-3).strip()
+    seconds = time.monotonic() - start
+    return BatchRow(key=key, file=str(file), ok=False, cause=cause, message=message, seconds=seconds)
 
 
 def result_row(file: Path, key: str, result: Result) -> BatchRow:

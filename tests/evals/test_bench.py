@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from scripted.collaborators import ScriptedHarness, ScriptedPlanner, ScriptedWriter
 
-from warpsmith.evals.bench import Bench
 from warpsmith.evals.run_baselines import main, run_baselines
 from warpsmith.evals.run_suite import SuiteRun, run_suite
 from warpsmith.evals.suite import SUITE
+from warpsmith.graph.bench import Bench
 from warpsmith.graph.services import Collaborators
 from warpsmith.state.errors import InfraError
 from warpsmith.state.problem import Problem

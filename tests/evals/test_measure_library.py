@@ -181,6 +181,9 @@ class ScriptedBench:
     def __init__(self, **_settings) -> None:
         self.harness = ScriptedHarness()
 
+    def read_ahead(self, _path: Path | None) -> None:
+        pass
+
     def close(self) -> None:
         self.harness.close()
 

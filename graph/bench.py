@@ -1,16 +1,18 @@
 """One harness for many problems: opened on first use, and again after it broke."""
 
+import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..graph.api import optimize
-from ..graph.services import Collaborators, open_harness_for
-from ..graph.settings import make_context
-from ..state.errors import InfraError
+from ..state.errors import InfraError, WarpsmithError
 from ..state.timing import Baselines
 from ..state.trajectory import Result
 from ..tools.harness import Harness
+from .api import optimize
+from .services import Collaborators, open_harness_for
+from .settings import make_context
 
 
 class Bench:
@@ -23,6 +25,7 @@ class Bench:
         self._context = make_context(settings)
         self._given = given or Collaborators()
         self._open: Harness | None = None
+        self._reading: threading.Thread | None = None
 
     @property
     def harness(self) -> Harness:
@@ -46,7 +49,28 @@ class Bench:
             self.close()
             raise
 
+    def read_ahead(self, path: Path | None) -> None:
+        """Has a problem's reference lowered while another problem is optimised: its turn then begins seconds earlier.
+
+        Whatever is wrong with it is told in its turn.
+        """
+        self._end_reading()
+        if path is not None:
+            self._reading = threading.Thread(target=_read, args=(self.harness, path), daemon=True)
+            self._reading.start()
+
     def close(self) -> None:
+        self._end_reading()
         harness, self._open = self._open, None
         if harness is not None and harness is not self._given.harness:
             harness.close()
+
+    def _end_reading(self) -> None:
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.join()
+
+
+def _read(harness: Harness, path: Path) -> None:
+    with suppress(WarpsmithError):
+        harness.load(path)
