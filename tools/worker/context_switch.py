@@ -28,7 +28,9 @@ class ContextSwitch:
 
         self._driver = driver
         index = torch.cuda.current_device() if device.index is None else device.index
-        self._context = _checked(driver.cuCtxCreate(None, 0, _checked(driver.cuDeviceGet(index))))
+        place = (0, _checked(driver.cuDeviceGet(index)))
+        # CUDA 13's bindings take what a context is created with first; CUDA 12's have no such argument.
+        self._context = _checked(driver.cuCtxCreate(*((None, *place) if driver.CUDA_VERSION >= 13_000 else place)))
         try:
             module = _checked(driver.cuModuleLoadData(base64.b64decode(cubin)))
             self._kernel = _checked(driver.cuModuleGetFunction(module, b"hold_all"))
