@@ -13,6 +13,7 @@ from ..state.base import digest
 from ..state.candidate import Candidate
 from ..state.problem import Problem
 from . import scratch_folder, wire
+from .box_users import next_user
 from .cell import Cell
 from .compile_pool import Compiled, CompilePool
 from .fork_server import ForkServer, Spawn
@@ -143,6 +144,7 @@ class Outside:
                 "job": str(job.folder / "job"),
                 "scratch": str(scratch),
                 "namespaced": self.namespaces,
+                "user": next_user(),
                 "deliver": order.deliver,
                 "warm_ups": order.warm_ups,
                 "captured": order.captured,

@@ -20,6 +20,8 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRI
 
 _PR_CAPBSET_DROP, _CAPABILITIES, _CAPABILITY_VERSION_3 = 24, 64, 0x20080522
 _SYS_MOUNT_SETATTR = 442
+_SYS_KEYCTL, _SYS_KEYCTL_X86 = 219, 250
+_JOIN_SESSION_KEYRING = 1
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 1
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _MOUNT_ATTR = struct.Struct("QQQQ")
@@ -64,6 +66,13 @@ def bring_up_loopback() -> None:
     """Makes 127.0.0.1 answer in this network namespace. Raises OSError without the right to."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
+
+
+def join_new_keyring() -> None:
+    """Leaves the session's keyring, which all processes since a login or a container's start may share, for an empty
+    one. Raises OSError."""
+    number = _SYS_KEYCTL_X86 if os.uname().machine == "x86_64" else _SYS_KEYCTL
+    _check(min(0, int(_libc.syscall(number, _JOIN_SESSION_KEYRING, None))), "keyctl")
 
 
 def drop_capabilities() -> None:

@@ -5,6 +5,7 @@ id; an empty home, temporary folder and run store, with only the interpreter and
 readable; resource limits; an environment of a few known variables. docs/security.md says what this does not cover.
 """
 
+import errno
 import os
 import resource
 import signal
@@ -134,9 +135,20 @@ def enter(box: Box, namespaced: bool) -> list[str]:
         notes.extend(_loopback(namespaced))
     else:
         notes.extend(drop_privileges(box, namespaced))
+    notes.extend(_leave_keyring())
     linux.prctl_no_new_privileges()
     linux.prctl_death_signal(signal.SIGKILL)
     return notes
+
+
+def _leave_keyring() -> list[str]:
+    """Takes from the box what keys the harness's session holds, and a place where candidates could leave notes."""
+    try:
+        linux.join_new_keyring()
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):  # Where keys are refused, they are so in the box.
+            return [f"keyring: {error}"]
+    return []
 
 
 def _loopback(namespaced: bool) -> list[str]:

@@ -25,7 +25,7 @@ OUTPUTS = "outputs.bin"
 _FLUSH_FACTOR = 3
 _MOST_WAIT_S = 60.0
 _MOST_PROCESSES = 4096
-"""Several programs of one user run at once, and threads count."""
+"""Threads count, a tool's in this process among them."""
 
 
 class Capture:
@@ -125,7 +125,8 @@ def run(order: dict[str, Any]) -> None:
     weights = tensors_from(folder / "weights.bin", job["weights"], device)
     if device.type == "cuda":
         torch.cuda.synchronize()
-    sandbox.drop_privileges(sandbox.Box(scratch=str(scratch), max_processes=_MOST_PROCESSES), bool(order["namespaced"]))
+    box = sandbox.Box(scratch=str(scratch), max_processes=_MOST_PROCESSES, user=int(order["user"]))
+    sandbox.drop_privileges(box, bool(order["namespaced"]))
     linux.prctl_dumpable()  # tools in this process read its maps and descriptors
     os.chdir(scratch)
     model = construct(load(scratch / "candidate.py"), job, weights, device)

@@ -4,12 +4,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from warpsmith.state.evaluation import Status
+from warpsmith.tools import box_users
 from warpsmith.tools.box_users import next_user
 from warpsmith.tools.scratch_folder import NOBODY
 from warpsmith.tools.worker import warden
@@ -254,7 +256,30 @@ def test_one_that_takes_all_its_processes_starves_only_boxes_of_its_own_user(box
 def test_no_two_boxes_have_one_user():
     users = [next_user() for _ in range(100)]
     assert len(set(users)) == 100
-    assert all(NOBODY < user < 1 << 31 for user in users)
+    assert all(box_users._FIRST <= user < box_users._AFTER_LAST for user in users)
+
+
+def test_harnesses_give_out_users_of_their_own():
+    """In two containers they may be processes of one number, and the kernel still counts both as one user's."""
+    program = "from warpsmith.tools.box_users import next_user; print(next_user())"
+    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, check=True) for _ in range(2)]
+    assert abs(int(runs[0].stdout) - int(runs[1].stdout)) > 16
+
+
+KEYRING = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+found = libc.syscall(250 if os.uname().machine == "x86_64" else 219, 0, -3, 0)
+"""
+
+
+def test_every_box_has_a_keyring_of_its_own(boxes):
+    """A key in one that they share is a note from candidate to candidate, and a secret of the harness's session."""
+    users = {"user": 70_003} if os.geteuid() == 0 else {}
+    rings = [boxes.report(KEYRING, **users) for _ in range(2)]
+    if min(rings) < 0:
+        pytest.skip("the kernel refuses keys")
+    assert rings[0] != rings[1]
 
 
 def test_no_core_file_is_left_by_a_crash(boxes):
