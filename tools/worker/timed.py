@@ -49,7 +49,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
         own=judge.baselines.calls(name, workload),
         expected=expected,
         draw=lambda number: judge.inputs(workload, "problem", number),
-        verify=Verifier(judge, workload.name, expected, plan.parts).verify,
+        verify=Verifier(judge, workload.name, expected, parts(plan)).verify,
         flush=judge.flush,
         stages=stages,
     )
@@ -94,6 +94,11 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
         sol_ms=bounds.get("sol_ms", 0.0),
         sm_clock_mhz=conditions.read(judge.device).sm_clock_mhz,
     )
+
+
+def parts(plan: pairs.Plan) -> tuple[int, ...]:
+    """Numbers of calls to audit one of, through all measurements that may follow: the last one is what counts."""
+    return plan.parts * _MEASUREMENTS
 
 
 def _plan(trial: Trial, workload: Workload, primary: bool, gpu: bool) -> pairs.Plan:

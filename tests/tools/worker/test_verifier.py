@@ -9,7 +9,9 @@ from expectations.holding import FP32, Function, drawn
 from torch import Tensor
 
 from warpsmith.state.evaluation import Status
+from warpsmith.tools.worker import timed
 from warpsmith.tools.worker.expectation import Expectation, clone_nested, expect
+from warpsmith.tools.worker.pairs import Plan
 from warpsmith.tools.worker.session import CandidateFailed
 from warpsmith.tools.worker.verifier import Verifier
 
@@ -44,6 +46,17 @@ def test_a_call_of_every_part_is_audited_and_no_other():
     seen = [Verifier(judge, "default", expected, (3, 2)).audited for _ in range(60)]  # type: ignore[arg-type]
     assert all(len(each) == 2 and min(each) in range(3) and max(each) in (3, 4) for each in seen)
     assert set().union(*seen) == set(range(5))
+
+
+def test_a_measurement_that_is_repeated_is_audited_too():
+    """An unsteady candidate is measured anew, and only the last measurement counts."""
+    judge = Judged(softmax)
+    plan = Plan(pairs=5, enough=3)
+    made = Verifier(judge, "default", expect(judge.models["timed"], inputs(0), FP32), timed.parts(plan))  # type: ignore[arg-type]
+    for attempt in range(timed._MEASUREMENTS):
+        first = attempt * plan.pairs  # as `run_pairs` numbers them
+        assert len(made.audited & set(range(first, first + 3))) == 1
+        assert len(made.audited & {first + 3, first + 4}) == 1
 
 
 def outputs(forward: Forward, given: list[Tensor]) -> list[Tensor]:
