@@ -54,6 +54,7 @@ def test_the_share_is_of_the_time_in_own_kernels(kernels, share):
         ("void (anonymous namespace)::softmax_warp_forward<float, float, float, 9, false, false>(float*)", "pytorch"),
         ("void <unnamed>::softmax_warp_forward<float, float, float, 9, false, false>(float*)", "pytorch"),
         ("void (anonymous namespace)::fused<4>(float*)", "own"),
+        ("void (anonymous namespace)::made_up_at_run_time<4>(float*)", "other"),
         ("triton_poi_fused_relu_0", "inductor"),
         ("nvjet_tst_128x256_64x4_2x1_v_bz_TNT", "cublas"),
         ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8", "cublas"),
