@@ -211,7 +211,11 @@ SHAPES: dict[str, Layout] = {
 def cases() -> dict[str, Case]:
     """Every case by name; small enough for an interpreter."""
     symbols = {"s0": 37, "s1": 3}
-    own = {"symbolic_rows_bf16": {"s0": 5, "s1": 64}, "two_batch_axes_bf16": {"s0": 2}}
+    own = {
+        "symbolic_rows_bf16": {"s0": 5, "s1": 64},
+        "two_batch_axes_bf16": {"s0": 2},
+        "many_small": {"s0": 21, "s1": 1},
+    }
     return {
         name: case(layout, **own.get(name, symbols if _symbolic(layout) else {})) for name, layout in SHAPES.items()
     }

@@ -1,8 +1,8 @@
 """Runs rendered matrix-product kernels: in Triton's interpreter on the CPU, on a GPU, or compiled without running.
 
-As a program (`TRITON_INTERPRET=1 python -m programs.matmul_run TEMPLATE ...`) it interprets every case under several
-settings and prints one JSON object of errors by template: the interpreter must be chosen before triton is imported, so tests start
-a process.
+As a program (`TRITON_INTERPRET=1 python -m programs.matmul_run interpret TEMPLATE ...`) it interprets every case under
+several settings and prints one JSON object of errors by template: the interpreter must be chosen before triton is
+imported, so tests start a process.
 """
 
 import importlib
@@ -82,10 +82,14 @@ def template_named(name: str) -> Template:
     return made
 
 
+def odd_sizes(given: Case) -> dict[str, int]:
+    """Symbols' values other than those that a kernel is made for."""
+    return {name: size + 5 for name, size in given.hints.items()}
+
+
 def called_with(given: Case) -> list[dict[str, int]]:
     """Symbols' values for calls of one kernel: those it was made for, and odd ones."""
-    others = {name: size + 5 for name, size in given.hints.items()}
-    return [given.hints, others] if given.hints else [{}]
+    return [given.hints, odd_sizes(given)] if given.hints else [{}]
 
 
 def interpret(template: Template) -> dict[str, float | str]:
@@ -120,7 +124,7 @@ def chosen(template: Template) -> Iterator[tuple[str, Case, Setting]]:
             met |= setting.items()
             yield label, given, setting
         left += [(label, given, setting) for setting in others[1:]]
-    for label, given, setting in left:
+    for label, given, setting in reversed(left):
         if setting.items() - met:
             met |= setting.items()
             yield label, given, setting

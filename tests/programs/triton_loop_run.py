@@ -1,9 +1,10 @@
 """Runs rendered Triton loop kernels: interpreted on the CPU, or compiled for sm_90 without running.
 
-    TRITON_INTERPRET=1 python -m programs.triton_loop_run interpret TEMPLATE    errors by case and setting
-    python -m programs.triton_loop_run compile TEMPLATE defaults|pairwise       registers and spills by case and setting
+    TRITON_INTERPRET=1 python -m programs.triton_loop_run interpret TEMPLATE ...    errors by case and setting
+    python -m programs.triton_loop_run defaults|pairwise TEMPLATE ...               registers and spills likewise
 
-Both print one JSON object. The interpreter must be chosen before triton is imported, so tests start a process.
+Both print one JSON object, by template. The interpreter must be chosen before triton is imported, so tests start a
+process.
 """
 
 import importlib.util
@@ -133,12 +134,8 @@ COVERED = ("relu_add", "gate", "softmax_free", "layer_norm_huge")
 """Programs whose settings are covered pairwise; all others compile with the defaults."""
 
 
-def compile_only(template: Template, cover: str) -> dict[str, Any]:
+def compile_only(template: Template, cover: str, trace: Any) -> dict[str, Any]:
     """Static facts of each kernel, or the compiler's error."""
-    from warpsmith.tools.worker import fake_cuda
-
-    trace = fake_cuda.Trace("sm_90")
-    fake_cuda.install(trace)
     facts: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, setting in _covered(template) if cover == "pairwise" else _defaults(template):
@@ -187,12 +184,24 @@ def _compiled(source: KernelSource, plan: ForwardPlan, trace: Any, folder: Path)
     return [[kernel.registers, kernel.spill_bytes, kernel.shared_bytes] for kernel in trace.kernels.values()]
 
 
+def compile_all(chosen: list[Template], cover: str) -> dict[str, Any]:
+    from warpsmith.tools.worker import fake_cuda
+
+    trace = fake_cuda.Trace("sm_90")
+    fake_cuda.install(trace)
+    return {template.name: compile_only(template, cover, trace) for template in chosen}
+
+
 def main() -> None:
     """Prints the JSON that the tests read."""
-    mode, name, *rest = sys.argv[1:]
+    action, *names = sys.argv[1:]
     torch.set_num_threads(1)
-    template = next(each for each in templates("triton") if each.name == name)
-    print(json.dumps(interpret(template) if mode == "interpret" else compile_only(template, rest[0])))  # noqa: T201
+    chosen = [template for template in templates("triton") if template.name in names]
+    if action == "interpret":
+        found: dict[str, Any] = {template.name: interpret(template) for template in chosen}
+    else:
+        found = compile_all(chosen, action)
+    print(json.dumps(found))  # noqa: T201
 
 
 if __name__ == "__main__":

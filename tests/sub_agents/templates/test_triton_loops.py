@@ -1,5 +1,6 @@
 """Triton templates for pointwise programs and reductions: interpreted on the CPU, and compiled for sm_90."""
 
+import functools
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)
 TESTS = Path(__file__).resolve().parents[2]
 TEMPLATES = (
     "triton_pointwise",
@@ -19,11 +21,13 @@ TEMPLATES = (
 )
 
 
-def run(*arguments: str, **environment: str) -> dict[str, Any]:
-    """The JSON that `programs.triton_loop_run` prints."""
+@functools.cache
+def found(action: str) -> dict[str, Any]:
+    """What `programs.triton_loop_run` prints, by template: one process, since starting one takes seconds."""
+    interpreted = {"TRITON_INTERPRET": "1"} if action == "interpret" else {}
     process = subprocess.run(
-        [sys.executable, "-m", "programs.triton_loop_run", *arguments],
-        env={**os.environ, "PYTHONPATH": str(TESTS), "TRITON_DEFAULT_FP_FUSION": "1", **environment},
+        [sys.executable, "-m", "programs.triton_loop_run", action, *TEMPLATES],
+        env={**os.environ, "PYTHONPATH": str(TESTS), "TRITON_DEFAULT_FP_FUSION": "1", **interpreted},
         capture_output=True,
         text=True,
         timeout=900,
@@ -41,7 +45,7 @@ def bound(case: str) -> float:
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_every_case_is_right_under_several_settings_in_the_interpreter(template: str) -> None:
-    errors = run("interpret", template, TRITON_INTERPRET="1")
+    errors = found("interpret")[template]
     assert len(errors) >= 6
     wrong = {case: error for case, error in errors.items() if not isinstance(error, float) or error > bound(case)}
     assert not wrong
@@ -49,7 +53,7 @@ def test_every_case_is_right_under_several_settings_in_the_interpreter(template:
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_default_settings_compile_for_sm_90_without_spilling(template: str) -> None:
-    facts = run("compile", template, "defaults")
+    facts = found("defaults")[template]
     assert facts
     assert not {case: each for case, each in facts.items() if isinstance(each, str)}
     # A few bytes of stack belong to the subroutine of exact division.
@@ -57,9 +61,8 @@ def test_default_settings_compile_for_sm_90_without_spilling(template: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_pairwise_cover_of_legal_settings_compiles_for_sm_90(template: str) -> None:
-    facts = run("compile", template, "pairwise")
+    facts = found("pairwise")[template]
     assert len(facts) > 20
     assert not {case: each for case, each in facts.items() if isinstance(each, str)}
