@@ -119,11 +119,13 @@ def run_museum(run: MuseumRun, harness: Harness, ledger: Ledger, say: Report) ->
         waits = [aside.submit(one, exhibit, n) for n, some in due(run, ledger, hanging) for exhibit in some]
         for problem, rounds in loaded(run, harness, ledger):
             prepare(harness, problem, say)
-            for place, (_, exhibits) in enumerate(rounds):
+            for place, (number, exhibits) in enumerate(rounds):
                 if place:
                     harness.renew(problem)
-                # What is compiled stays compiled: repeats are judged anew, on new draws.
-                list(pool.map(partial(one, number=rounds[0][0], problem=problem), exhibits))
+                # What is compiled stays compiled: repeats are judged anew, on new draws. What was refused by a compiler
+                # is compiled anew: its verdict would only be told again.
+                numbers = [number if ledger.refused_by_compiler(each) else rounds[0][0] for each in exhibits]
+                list(pool.map(partial(one, problem=problem), exhibits, numbers))
         for each in waits:
             each.result()
 

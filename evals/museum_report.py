@@ -186,6 +186,11 @@ class Ledger:
         known = self._rows.get(exhibit.name)
         return len(known.verdicts) if known is not None else 0
 
+    def refused_by_compiler(self, exhibit: Exhibit) -> bool:
+        """Whether the last verdict on an exhibit is a compiler's."""
+        known = self._rows.get(exhibit.name)
+        return known is not None and known.statuses[-1:] == [Status.COMPILE_ERROR]
+
     def add(self, exhibit: Exhibit, verdict: Verdict) -> None:
         with self._lock:
             self._own.add(exhibit.name)

@@ -14,7 +14,7 @@ from warpsmith.evals.exhibits import Exhibit, collect, read
 from warpsmith.evals.museum_report import Conditions, Ledger, Row, Verdict
 from warpsmith.state.candidate import Candidate, make_candidate
 from warpsmith.state.errors import InvalidInput
-from warpsmith.state.evaluation import Evaluation, Status, Tier
+from warpsmith.state.evaluation import CompileReport, Evaluation, Status, Tier
 from warpsmith.state.problem import Problem
 from warpsmith.tools.harness import Harness
 
@@ -194,6 +194,23 @@ def test_repeats_are_on_new_draws_and_a_problem_opens_once(tmp_path: Path) -> No
         about = [what for what, whom in harness.calls if whom == name]
         assert about.count("vet") == 1
         assert about.count("renew") == 2
+
+
+@pytest.mark.parametrize(("status", "made"), [(Status.TIMEOUT, 1), (Status.COMPILE_ERROR, 3)])
+def test_what_was_compiled_is_kept_for_repeats_and_what_was_refused_is_compiled_anew(status: Status, made: int) -> None:
+    seen = set()
+
+    class Compiling(ScriptedHarness):
+        def evaluate(self, problem: Problem, candidate: Candidate, tier: Tier = "quick") -> Evaluation:
+            seen.add(candidate.id)
+            about = {"candidate": candidate.id, "problem": problem.id, "tier": tier, "message": "no"}
+            report = CompileReport(ok=status is not Status.COMPILE_ERROR, seconds=0.0, error="no")
+            return Evaluation.model_validate({**about, "status": status, "compile": report})
+
+    exhibit = next(each for each in EXHIBITS if not museum.hangs_in_compilation(each))
+    run = museum.MuseumRun(exhibits=(exhibit,), repeat=3)
+    museum.run_museum(run, Compiling(dry=True), Ledger(None, Conditions()), lambda _: None)
+    assert len(seen) == made
 
 
 @pytest.fixture(scope="module")
