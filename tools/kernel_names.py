@@ -43,8 +43,9 @@ def own_kernel_names(source: str) -> set[str]:
 
 
 def compiled_names(kernels: Iterable[str], source_names: set[str]) -> set[str]:
-    """Names that a candidate's own compile met, less those of libraries: they may be put together at run time."""
-    return {base_name(name) for name in kernels if kind_of(name, source_names) in ("own", "other")}
+    """Names that a candidate's own compile met: they may be put together at run time, and look like a library's. What
+    Inductor wrote for it is not its own."""
+    return {base_name(name) for name in kernels if kind_of(name, source_names) != "inductor"}
 
 
 def base_name(kernel: str) -> str:
