@@ -25,6 +25,7 @@ from .compile_pool import Compiled, CompilePool
 from .fork_server import ForkServer, Spawn
 
 _EVALUATE_S = 600.0
+_Key = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class CellPlan:
 class _Waiting:
     """A process for candidates of one problem that is there, or is being started."""
 
-    problem: tuple[str, str]
+    problem: _Key
     cell: Future[Cell]
 
 
@@ -60,7 +61,7 @@ class CellStock:
         """Cells with a candidate in them: the one that is being judged, and the next."""
         self._lock = threading.Lock()
         self._next: _Waiting | None = None
-        self._boxed: tuple[tuple[str, str], Cell] | None = None
+        self._boxed: tuple[_Key, Cell] | None = None
         """The process after the next, without a GPU context; the opener's thread alone takes it and puts it there."""
         self._stopped = False
         self._opener = ThreadPoolExecutor(1, "cell")
@@ -197,6 +198,13 @@ class CellStock:
             cell.__exit__()
 
 
-def _key(problem: Problem) -> tuple[str, str]:
-    """A problem's content and its path: the box hides the file."""
-    return problem.id, problem.path
+def _key(problem: Problem) -> _Key:
+    """A problem's content, its path and the file that lies there: the box hides that one, and no other in its place.
+
+    Editors and git put a new file there, which a box that waits since before would show. Taken before boxing.
+    """
+    try:
+        facts = Path(problem.path).stat()
+    except OSError:
+        return problem.id, problem.path
+    return problem.id, problem.path, facts.st_dev, facts.st_ino, facts.st_ctime_ns

@@ -130,6 +130,20 @@ def test_a_process_for_another_problem_is_not_used(stock, another):
     assert "running" not in stock._server.status(other.pid)
 
 
+def test_a_process_that_hides_a_file_that_was_replaced_is_not_used(stock, tmp_path):
+    """As editors save: what is mounted over a file goes with it, and the process would see the new one."""
+    file = tmp_path / "p.py"
+    file.write_text("a")
+    its = problem(path=str(file))
+    with stock.cell(its, candidate("one"), NOTHING):
+        old = {waiting(stock).pid, boxed_ahead(stock).pid}
+    (tmp_path / "new").write_text("b")
+    (tmp_path / "new").replace(file)
+    for _ in range(2):
+        with stock.cell(its, candidate("two"), NOTHING) as cell:
+            assert cell.pid not in old
+
+
 @pytest.mark.parametrize("why", [InfraError("a sandboxed process does not start: no memory"), OSError("no space")])
 def test_a_process_that_did_not_start_is_started_anew(stock, why):
     failed: Future[Cell] = Future()
