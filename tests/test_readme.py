@@ -32,7 +32,7 @@ def test_an_example_of_the_readme_runs(block, tmp_path, monkeypatch, capsys):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
     monkeypatch.chdir(tmp_path)
-    small, replaced = re.subn(r"budget=\d+", "budget=2", block)
+    small, replaced = re.subn(r"budget=\d+", "budget=1", block)
     assert replaced
     exec(compile(small, "README.md", "exec"), {"__name__": "example"})
     printed = capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Candidates that crash, hang, leak and exhaust memory among others that are right: no verdict lost, nothing left."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +20,26 @@ def test_one_in_ten_is_ill_by_each_illness_in_turn_and_all_are_different() -> No
     assert len({case.candidate.id for case in all_cases}) == 500
 
 
+@pytest.fixture
+def few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same candidates on few rows: in Triton's interpreter each row of the Triton one is a program."""
+    folder = tmp_path / "endurance"
+    shutil.copytree(run_endurance.FOLDER, folder)
+    problem = folder / "softmax.py"
+    source = problem.read_text()
+    for large, small in (
+        ('"rows": 129', '"rows": 9'),
+        ("(1, 65536)", "(1, 64)"),
+        ("rows: int = 4096", "rows: int = 32"),
+    ):
+        assert large in source
+        source = source.replace(large, small)
+    problem.write_text(source)
+    monkeypatch.setattr(run_endurance, "FOLDER", folder)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_rows")
 def test_every_verdict_is_right_and_nothing_is_left(tmp_path: Path) -> None:
     out = tmp_path / "endurance.json"
     command = f"--dry-run --candidates 10 --ill-one-in 2 --threads 3 --commit none --out {out}"
