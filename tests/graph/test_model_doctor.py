@@ -91,6 +91,8 @@ def test_settings_that_cannot_be_are_one_line(capsys):
 def test_the_command_ends_well_only_with_a_model_that_answers(script, code, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    # The device has the command to itself in test_doctor: opening a harness takes seconds.
+    monkeypatch.setattr("warpsmith.graph.doctor.sheet_checks", lambda settings: [])
     with ScriptedServer(script) as server, pytest.raises(SystemExit) as ended:
         main(["doctor", "--model", "scripted", "--base-url", server.url])
     printed = capsys.readouterr().out

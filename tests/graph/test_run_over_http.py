@@ -24,11 +24,29 @@ TESTS = Path(__file__).resolve().parent.parent
 PLAN = json.dumps({"strategies": [{"name": "scan", "expected_speedup": 2, "why": "one pass"}]})
 
 
+def set_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("OPENAI_API_KEY", KEY)
+    for name in ("OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        patch.delenv(name, raising=False)
+
+
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    for name in ("OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
+    set_key(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
+    """A problem, what a run on it that nothing ends prints, and how often it asked."""
+    folder = tmp_path_factory.mktemp("whole")
+    file = folder / "running_sum.py"
+    file.write_text(REFERENCE)
+    with pytest.MonkeyPatch.context() as patch, ScriptedServer(written) as server:
+        set_key(patch)
+        printed = finished("start", str(file), str(folder / "runs"), server.url)
+    assert "verified" in printed
+    assert printed.count(",") >= 3, "at least four kernels were tried"
+    return file, printed, len(server.requests)
 
 
 @pytest.fixture
@@ -156,28 +174,22 @@ def ended_when(ready, by: signal.Signals, *arguments: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
-def test_ended_in_a_model_call_a_run_resumes_to_the_same_result(by, problem_file, tmp_path):
+def test_ended_in_a_model_call_a_run_resumes_to_the_same_result(by, whole, tmp_path):
+    problem_file, printed, asked_in_whole = whole
     hung = []
 
     def script(body):
         step = written(body)
-        if hang and len(server.requests) == 3 and not hung:
+        if len(server.requests) == 3 and not hung:
             hung.append(body)
             return say("never heard", delay_s=60)
         return step
 
     with ScriptedServer(script) as server:
-        hang = False
-        whole = finished("start", str(problem_file), str(tmp_path / "whole"), server.url)
-        asked_in_whole = len(server.requests)
-        server.requests.clear()
-        hang = True
         ended_when(lambda: bool(hung), by, "start", str(problem_file), str(tmp_path / "cut"), server.url)
         (run_dir,) = (tmp_path / "cut" / "running_sum").iterdir()
         rest = finished("resume", str(run_dir), "-", server.url)
-    assert rest == whole
-    assert "verified" in whole
-    assert whole.count(",") >= 3, "at least four kernels were tried"
+    assert rest == printed
     assert len(server.requests) == asked_in_whole + 1
     outcomes = [outcome for _, outcome in spoken(run_dir)]
     assert outcomes.count("abandoned") == 1
@@ -185,17 +197,15 @@ def test_ended_in_a_model_call_a_run_resumes_to_the_same_result(by, problem_file
 
 
 @pytest.mark.slow
-def test_killed_in_an_evaluation_a_run_resumes_to_the_same_result_and_asks_nothing_again(problem_file, tmp_path):
+def test_killed_in_an_evaluation_a_run_resumes_to_the_same_result_and_asks_nothing_again(whole, tmp_path):
+    problem_file, printed, asked_in_whole = whole
     mark = tmp_path / "hung"
     with ScriptedServer(written) as server:
-        whole = finished("start", str(problem_file), str(tmp_path / "whole"), server.url)
-        asked_in_whole = len(server.requests)
-        server.requests.clear()
         ended_when(
             mark.exists, signal.SIGKILL, "start", str(problem_file), str(tmp_path / "cut"), server.url, str(mark)
         )
         (run_dir,) = (tmp_path / "cut" / "running_sum").iterdir()
         rest = finished("resume", str(run_dir), "-", server.url)
-    assert rest == whole
+    assert rest == printed
     assert len(server.requests) == asked_in_whole
     assert {outcome for _, outcome in spoken(run_dir)} == {"answered"}

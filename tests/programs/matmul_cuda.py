@@ -12,6 +12,7 @@ from programs.matmul_cases import Case, answer, relative_error, tensors
 
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
 from warpsmith.sub_agents.slots import Setting
+from warpsmith.tools.worker.resources import of_cubin
 
 EXTRA = Path(__file__).with_name("matmul_emulation.hpp")
 
@@ -53,15 +54,16 @@ def cuda_text(source: KernelSource) -> str:
 
 
 def compiled(
-    source: KernelSource, width: int, arch: str = "sm_90", sizes: dict[str, int] | None = None
+    source: KernelSource, width: int, sizes: dict[str, int] | None = None, waits: bool = False
 ) -> dict[str, dict[str, int]]:
     """Resources by kernel name from NVRTC's cubin, every vector `width` elements wide. Raises cuda.core's error.
 
-    Macros that are no vector width are in `sizes`. Where a source has several modules, of the first of them.
+    Waits for warpgroups are counted where asked for. Macros that are no vector width are in `sizes`. Where a source has
+    several modules, of the first of them.
     """
     from cuda.core import Program, ProgramOptions
 
-    arch = "sm_90a" if "-arch=sm_90a" in source.code else arch
+    arch = "sm_90a" if "-arch=sm_90a" in source.code else "sm_90"
     macros = {name: width for name in re.findall(r'f"-D(\w+)=', source.code)} | (sizes or {})
     options = ProgramOptions(arch=arch, std="c++17", define_macro=[(k, str(v)) for k, v in macros.items()])
     code = Program(cuda_text(source), "c++", options).compile("cubin").code
@@ -72,16 +74,22 @@ def compiled(
         file.flush()
         command = [knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
         usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        sass = subprocess.run([*command[:1], "-sass", file.name], capture_output=True, text=True, check=True).stdout
+        # Half a second a kernel, and only waits are not read without it.
+        shown = [*command[:1], "-sass", file.name] if waits else ["true"]
+        sass = subprocess.run(shown, capture_output=True, text=True, check=True).stdout
+    facts = {kernel.name: kernel.sass for kernel in of_cubin(code, 90)}
     found = {}
     for name, registers, stack in re.findall(r"Function (\w+):\s*\n\s*REG:(\d+) STACK:(\d+)", usage):
-        text = sass.split(f"Function : {name}")[1].split("Function : ")[0]
+        of_kernel = facts[name]
+        assert of_kernel is not None
         found[name] = {
             "registers": int(registers),
             "stack_bytes": int(stack),
-            "spills": len(re.findall(r"\b(?:STL|LDL)\b", text)),
-            "mma": len(re.findall(r"\bHMMA\b", text)),
-            "wgmma": len(re.findall(r"\bHGMMA\b", text)),
-            "waits": len(re.findall(r"\bWARPGROUP\.DEPBAR\b", text)),
+            "spills": of_kernel.local_accesses,
+            "mma": of_kernel.tensor.get("HMMA", 0),
+            "wgmma": of_kernel.tensor.get("HGMMA", 0),
         }
+        if waits:
+            text = sass.split(f"Function : {name}")[1].split("Function : ")[0]
+            found[name]["waits"] = len(re.findall(r"\bWARPGROUP\.DEPBAR\b", text))
     return found

@@ -26,6 +26,7 @@ from programs.sheets import H200
 from warpsmith.state.sizes import value as number
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
 from warpsmith.sub_agents.slots import Setting
+from warpsmith.tools.worker.resources import of_cubin
 
 _numbers = itertools.count()
 
@@ -174,7 +175,7 @@ def compiled(template: Template, given: Case, setting: Setting) -> list[Any]:
 
 
 def resources(kernel: Any) -> dict[str, Any]:
-    """Registers, spills and shared bytes of the cubin, and which tensor cores and copies it uses."""
+    """Registers, spills and shared bytes of the cubin, and which tensor cores it uses."""
     from triton import knobs
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -182,18 +183,16 @@ def resources(kernel: Any) -> dict[str, Any]:
         file.flush()
         tool = Path(knobs.nvidia.cuobjdump.path)
         usage = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-        sass = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+    (facts,) = of_cubin(kernel.asm["cubin"], 90)
+    assert facts.sass is not None
     return {
         "registers": int(re.findall(r"REG:(\d+)", usage)[0]),
         "stack_bytes": int(re.findall(r"STACK:(\d+)", usage)[0]),
         "local_bytes": sum(int(found) for found in re.findall(r"LOCAL:(\d+)", usage)),
-        "spills": len(re.findall(r"\b(?:STL|LDL)\b", sass)),
+        "spills": facts.sass.local_accesses,
         "shared_bytes": kernel.metadata.shared,
-        "wgmma": len(re.findall(r"\bHGMMA\b", sass)),
-        "mma": len(re.findall(r"\bHMMA\b", sass)),
-        "tma": len(re.findall(r"\bUTMALDG\b", sass)),
-        "async_copies": len(re.findall(r"\bLDGSTS\b", sass)),
-        "waits": len(re.findall(r"WARPGROUP.DEPBAR", sass)),
+        "wgmma": facts.sass.tensor.get("HGMMA", 0),
+        "mma": facts.sass.tensor.get("HMMA", 0),
     }
 
 

@@ -75,7 +75,8 @@ def test_hopper_products_are_warpgroup_instructions_and_stay_asynchronous() -> N
     made = template_named("cuda_matmul_hopper")
     for label, products in (("fp32_nn", 12), ("bf16_nn", 4), ("bf16_tn", 4)):
         given = large_cases()[label]
-        found = compiled(made.render(given.program, defaults(made, given), given.values), 4)["product_kernel"]
+        source = made.render(given.program, defaults(made, given), given.values)
+        found = compiled(source, 4, waits=True)["product_kernel"]
         assert found["wgmma"] == products
         assert found["waits"] <= 2
 
