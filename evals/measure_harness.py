@@ -202,7 +202,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--runs", type=int, default=20, help="identity evaluations per problem")
     parser.add_argument("--no-rates", action="store_true", help="identity ratios only")
-    parser.add_argument("--candidates", type=int, default=40, help="candidates per rate")
+    parser.add_argument("--candidates", type=int, default=60, help="candidates per rate")
     parser.add_argument("--threads", type=int, default=6, help="evaluations asked for at the same time")
     parser.add_argument("--flips-from", type=Path, help="result file of the museum's honest controls")
     parser.add_argument("--gpu", type=int, default=0)

@@ -1,0 +1,121 @@
+"""Two kernels in one file at the end of a search: judged like any other, and handed out only if nothing is faster."""
+
+import ast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted.collaborators import ScriptedHarness, timing
+
+from warpsmith.graph import optimize
+from warpsmith.state.brief import Brief
+from warpsmith.state.candidate import Candidate, Language, make_candidate
+from warpsmith.state.evaluation import Evaluation, Tier
+from warpsmith.state.problem import Problem
+from warpsmith.state.trajectory import Result
+
+KERNEL = """
+slots = {slots!r}
+
+
+def run(x):
+    return x * {tile}
+
+
+class ModelNew:
+    def forward(self, x):
+        return run(x)
+"""
+SPEEDUPS = {1024: (3.0, 0.5), 16: (0.5, 2.5), 64: (1.5, 1.5)}
+"""On the large and on the small workload, by tile."""
+
+
+def kernel(tile: int) -> Candidate:
+    source = KERNEL.format(slots={"tile": tile, "stages": 1, "fate": ""}, tile=tile)
+    return make_candidate(source, "triton", origin="template", template="scripted", slots={"tile": tile})
+
+
+@dataclass
+class Writer:
+    language: Language = "triton"
+    tiles: tuple[int, ...] = (64, 1024, 16)
+    name: str = "scripted"
+    asked: list[Brief] = field(default_factory=list)
+
+    def propose(self, brief: Brief, n: int) -> list[Candidate]:
+        self.asked.append(brief)
+        return [each for each in map(kernel, self.tiles) if each.id not in brief.tried][:n]
+
+
+@dataclass
+class BySize(ScriptedHarness):
+    """Times both workloads at every tier; two kernels in one run as fast as each alone, times `merged`."""
+
+    merged: float = 1.0
+
+    def load(self, path: Path) -> Problem:
+        found = super().load(path)
+        sizes = {"default": 1 << 20, "odd": 1 << 10}
+        workloads = [w.model_copy(update={"inputs": ({"shape": [sizes[w.name]]},)}) for w in found.workloads]
+        return found.model_copy(update={"workloads": tuple(workloads)})
+
+    def _verdict(self, problem: Problem, candidate: Candidate, tier: Tier) -> Evaluation:
+        found = super()._verdict(problem, candidate, tier)
+        if not found.timings:
+            return found
+        large, small = (SPEEDUPS[tile] for tile in self._tiles(candidate))
+        scale = self.merged if "LARGE_ELEMENTS" in candidate.source else 1.0
+        timings = (timing("default", large[0] * scale), timing("odd", small[1] * scale))
+        return found.model_copy(update={"timings": timings})
+
+    def _tiles(self, candidate: Candidate) -> tuple[int, int]:
+        written = [line.partition(" = ") for line in candidate.source.splitlines() if line.startswith("slots")]
+        slots = [ast.literal_eval(value) for _, _, value in written]
+        return int(slots[0]["tile"]), int(slots[-1]["tile"])
+
+
+def run(problem_file: Path, tmp_path: Path, given: Any, harness: BySize, tiles: tuple[int, ...], **more: Any) -> Result:
+    collaborators = given(harness=harness, writers={"triton": Writer(tiles=tiles)})
+    return optimize(problem_file, given=collaborators, out=str(tmp_path), languages="triton", budget=6, **more)
+
+
+def test_two_kernels_by_size_are_handed_out_where_they_are_the_fastest(problem_file, tmp_path, given) -> None:
+    result = run(problem_file, tmp_path, given, BySize(), (64, 1024, 16))
+    assert result.speedup == pytest.approx((3.0 * 2.5) ** 0.5)
+    assert [each.speedup for each in result.timings] == [3.0, 2.5]
+    source = Path(str(result.best_path)).read_text()
+    assert "return x * 1024" in source
+    assert "return x * 16" in source
+    assert "if x.numel() >= LARGE_ELEMENTS:" in source
+    (entry,) = [entry for entry in result.trajectory if entry.id == result.best]
+    assert (entry.template, entry.parent, entry.asked) == ("two_in_one", kernel(1024).id, "combine")
+    lines = {line.name: line.passed for line in result.checklist}
+    assert lines["not fast at one size only"] is True
+    assert lines["no special-casing of inputs"] is True
+
+
+def test_they_are_one_candidate_more_and_no_part_of_the_budget(problem_file, tmp_path, given) -> None:
+    harness = BySize()
+    assert run(problem_file, tmp_path, given, harness, (64, 1024, 16)).tried == 4
+    assert [what for what, _ in harness.calls].count("quick") == 4
+
+
+def test_where_they_turn_out_slower_the_best_single_kernel_wins(problem_file, tmp_path, given) -> None:
+    result = run(problem_file, tmp_path, given, BySize(merged=0.5), (64, 1024, 16))
+    assert result.best == kernel(64).id
+    assert result.tried == 4
+
+
+@pytest.mark.parametrize(
+    ("tiles", "more", "dry"),
+    [((64,), {}, False), ((64, 1024, 16), {"stage": "search"}, False), ((64, 1024, 16), {}, True)],
+)
+def test_nothing_is_combined_without_need(problem_file, tmp_path, given, tiles, more, dry) -> None:
+    result = run(problem_file, tmp_path, given, BySize(dry=dry), tiles, **more)
+    assert all(entry.template != "two_in_one" for entry in result.trajectory)
+
+
+def test_the_same_run_combines_the_same_two(problem_file, tmp_path, given) -> None:
+    results = [run(problem_file, tmp_path / name, given, BySize(), (64, 1024, 16)) for name in ("a", "b")]
+    assert results[0].best == results[1].best
