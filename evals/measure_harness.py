@@ -150,13 +150,15 @@ def measure(options: argparse.Namespace, keep: Keep) -> None:
         "gpu": device.name,
         "versions": device.versions,
         "sandbox": device.sandbox,
+        "complete": options.no_rates,
     }
     keep(found)
     by_language: dict[Language, dict[str, Any]] = {}
     for language in () if options.no_rates else LANGUAGES:
         by_language[language] = throughput(options, language)
         say(f"{language}: {by_language[language]}")
-        keep(found | rates(by_language, select(options.problems)[0].name))
+        complete = len(by_language) == len(LANGUAGES)
+        keep(found | rates(by_language, select(options.problems)[0].name) | {"complete": complete})
 
 
 def identities(options: argparse.Namespace, harness: Harness) -> dict[str, Any]:

@@ -63,6 +63,7 @@ class Witnesses:
         """All evidence that the evaluation's tier asks for. Whatever cannot be had says why, and accuses nobody."""
         started = time.monotonic()
         own = own_names(candidate, compiled)
+        accused = own | kernel_names.own_kernel_names(candidate.source)
 
         def job(workload: str) -> Any:
             return self._outside.job(judge, problem, candidate, compiled, workload)
@@ -80,7 +81,7 @@ class Witnesses:
                     timed = aside.submit(self._durations, primary, timing, own)
                     counted = aside.submit(self._counters, primary, own)
                     try:
-                        sanitized, reproduced = self._side_by_side(judge, small, large, tools, own)
+                        sanitized, reproduced = self._side_by_side(judge, small, large, tools, accused)
                         _open(primary, _TIMING)
                         durations = timed.result()
                     finally:
@@ -149,8 +150,7 @@ def _open(job: Job | None, gate: str) -> None:
 
 def own_names(candidate: Candidate, compiled: Compiled) -> set[str]:
     """Names of the candidate's own kernels, from its source and from what its compile met."""
-    names = kernel_names.own_kernel_names(candidate.source)
-    return names | kernel_names.compiled_names((kernel.name for kernel in compiled.report.kernels), names)
+    return kernel_names.credited_names(candidate.source, (kernel.name for kernel in compiled.report.kernels))
 
 
 def traced(found: Evaluation, own: set[str]) -> tuple[KernelUse, ...]:
@@ -159,7 +159,7 @@ def traced(found: Evaluation, own: set[str]) -> tuple[KernelUse, ...]:
     return tuple(
         KernelUse(
             name=name,
-            kind=kernel_names.kind_of(name, own),
+            kind=kernel_names.credited_kind(name, own),
             launches=1,
             ms=ms,
             share=min(1.0, ms / total_ms) if total_ms > 0 else 0.0,

@@ -33,8 +33,15 @@ without a name. So do many kernels written by hand: that alone makes none a libr
 """
 
 
+_IN_A_LIBRARY = re.compile(r"\b(?:at|c10|torch|pytorch_flash|cub|thrust|cutlass|cudnn|cublas\w*)::")
+
+
 def own_kernel_names(source: str) -> set[str]:
-    """Names of the kernels that a candidate's source defines: `@triton.jit` functions and `__global__` ones."""
+    """Names of the kernels that a candidate's source defines: `@triton.jit` functions and `__global__` ones.
+
+    Comments and text that is never compiled count too: what these do wrong is the candidate's, what they do well need
+    not be (`credited_names`).
+    """
     names = set(_GLOBAL.findall(source))
     for node in ast.walk(parse(source)):
         if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list):
@@ -46,6 +53,13 @@ def compiled_names(kernels: Iterable[str], source_names: set[str]) -> set[str]:
     """Names that a candidate's own compile met: they may be put together at run time, and look like a library's. What
     Inductor wrote for it is not its own."""
     return {base_name(name) for name in kernels if kind_of(name, source_names) != "inductor"}
+
+
+def credited_names(source: str, compiled: Iterable[str]) -> set[str]:
+    """Names whose time counts as the candidate's own: what its compile met, and what its source defines, but for names
+    like a library's: a comment could claim those."""
+    names = own_kernel_names(source)
+    return {name for name in names if library_of(name) == "other"} | compiled_names(compiled, names)
 
 
 def base_name(kernel: str) -> str:
@@ -67,9 +81,15 @@ def kind_of(kernel: str, own: set[str]) -> KernelKind:
     return "own" if base_name(kernel) in own else library_of(kernel)
 
 
+def credited_kind(kernel: str, credited: set[str]) -> KernelKind:
+    """As `kind_of`, but what lies in a library's namespace is the library's, whatever the candidate defines."""
+    before_arguments = re.split(r"[<(]", kernel.replace("<unnamed>", "").replace("(anonymous namespace)", ""))[0]
+    return library_of(kernel) if _IN_A_LIBRARY.search(before_arguments) else kind_of(kernel, credited)
+
+
 def custom_share(kernels: Mapping[str, float], own: set[str]) -> float | None:
-    """Share of time in own kernels, in [0, 1]; None where nothing was seen. Times in any one unit, by kernel name."""
+    """Share of time in credited kernels, in [0, 1]; None where nothing was seen. Times in one unit, by kernel name."""
     total = sum(kernels.values())
     if total <= 0:
         return None
-    return min(1.0, sum(ms for name, ms in kernels.items() if base_name(name) in own) / total)
+    return min(1.0, sum(ms for name, ms in kernels.items() if credited_kind(name, own) == "own") / total)

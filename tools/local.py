@@ -17,6 +17,7 @@ from ..state.profile import Profile
 from ..state.timing import Baseline, Baselines
 from . import blocking_kernel, device_search, estimate, evidence, roofline
 from .baseline_file import BaselineFile
+from .box_users import next_user
 from .cell import Cell
 from .cell_stock import CellPlan, CellStock
 from .compile_pool import Compiled, CompilePool
@@ -115,7 +116,8 @@ class LocalHarness:
         """`on` for each layer of isolation, or why it is not: from an empty cell, which also shows that one starts."""
         scratch = self.work_dir / "boxes" / "empty"
         scratch.mkdir(parents=True, exist_ok=True)
-        box = {"scratch": str(scratch), "hidden": [str(self.work_dir)], "namespaces": self.settings.namespaces}
+        hidden = [str(self.work_dir)]
+        box = {"scratch": str(scratch), "hidden": hidden, "user": next_user(), "namespaces": self.settings.namespaces}
         with Cell(self._server, Spawn("candidate", {"device": "cpu"}, box), _PROBE_S) as cell:
             cell.open_context()
         layers = dict.fromkeys(("namespaces", "mount view", "user"), "on")

@@ -96,4 +96,5 @@ def test_one_that_is_cut_off_keeps_what_it_measured(tmp_path: Path, monkeypatch:
     found = json.loads(out.read_text())
     assert found["identity_ratio"] == 2.0
     assert found["candidates_per_minute"] == {"triton": 66.0}
+    assert found["complete"] is False
     assert found["command"].startswith("python -m warpsmith.evals.measure_harness")

@@ -2,7 +2,15 @@
 
 import pytest
 
-from warpsmith.tools.kernel_names import base_name, compiled_names, custom_share, kind_of, own_kernel_names
+from warpsmith.tools.kernel_names import (
+    base_name,
+    compiled_names,
+    credited_kind,
+    credited_names,
+    custom_share,
+    kind_of,
+    own_kernel_names,
+)
 
 SOURCE = """
 import cupy, triton
@@ -83,3 +91,36 @@ def test_a_base_name_has_no_template_and_no_parameters():
     assert base_name("void ns::<unnamed>::kernel<int, 3>(float *, int)") == "kernel"
     assert base_name("(anonymous namespace)::kernel(float *)") == "kernel"
     assert base_name("") == ""
+
+
+CLAIMING = """
+# __global__ void vectorized_elementwise_kernel(
+# __global__ void ampere_sgemm_128x64_tn(
+import triton
+@triton.jit
+def mine(x): pass
+"""
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "void at::native::vectorized_elementwise_kernel<4, at::FillFunctor<float>>(int)",
+        "ampere_sgemm_128x64_tn",
+        "void cutlass::mine<float>(Params)",
+    ],
+)
+def test_a_comment_claims_no_librarys_time(kernel):
+    credited = credited_names(CLAIMING, ())
+    assert credited_kind(kernel, credited) != "own"
+    assert custom_share({kernel: 1.0, "mine": 1.0}, credited) == 0.5
+
+
+def test_what_it_names_like_a_librarys_counts_once_it_was_compiled_and_is_accused_in_any_case():
+    assert "ampere_sgemm_128x64_tn" in own_kernel_names(CLAIMING)
+    assert credited_names(CLAIMING, ["ampere_sgemm_128x64_tn"]) == {"mine", "ampere_sgemm_128x64_tn"}
+
+
+def test_types_of_a_library_in_a_kernels_arguments_make_it_no_librarys():
+    assert credited_kind("void mine<at::Half, 4>(at::Half*)", {"mine"}) == "own"
+    assert credited_kind("void (anonymous namespace)::mine<at::Half>(at::Half*)", {"mine"}) == "own"

@@ -6,7 +6,7 @@ from statistics import median
 from ...state.evidence import KernelUse, ProfilerTiming
 from ...state.profile import KernelProfile
 from ...state.timing import Timing
-from ..kernel_names import kind_of
+from ..kernel_names import credited_kind
 from .metrics import CLOCK, DURATION
 from .ncu import Launched
 
@@ -29,7 +29,7 @@ def profiles(launched: Sequence[Launched], own: set[str]) -> tuple[KernelProfile
     return tuple(
         KernelProfile(
             name=kernel.name[:400],
-            kind=kind_of(kernel.name, own),
+            kind=credited_kind(kernel.name, own),
             stream=kernel.stream,
             grid=kernel.grid,
             duration_ms=kernel.values[DURATION] * 1e3,
@@ -51,7 +51,7 @@ def uses(calls: Sequence[Sequence[Launched]], own: set[str]) -> tuple[KernelUse,
     return tuple(
         KernelUse(
             name=name[:200],
-            kind=kind_of(name, own),
+            kind=credited_kind(name, own),
             launches=max(1, round(launches[name] / len(calls))),
             ms=seconds[name] * 1e3 / len(calls),
             share=min(1.0, seconds[name] / total_s) if total_s > 0 else 0.0,

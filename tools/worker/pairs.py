@@ -45,8 +45,8 @@ class Plan:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Numbers of pairs that are taken for certain, then of those that may follow."""
-        return (self.pairs,) if self.enough is None else (self.enough, self.pairs - self.enough)
+        """Numbers of pairs that are taken in any case, then of those that may follow."""
+        return (_FIRST_LOOK, self.pairs - _FIRST_LOOK) if self.pairs > _FIRST_LOOK else (self.pairs,)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ...state.problem import Workload
-from ..kernel_names import custom_share, own_kernel_names
+from ..kernel_names import credited_names, custom_share
 from .session import CandidateFailed
 
 if TYPE_CHECKING:
@@ -21,5 +21,4 @@ def trace(trial: "Trial", workload: Workload) -> dict[str, Any]:
     except CandidateFailed:
         return {}  # no evidence is no share: None, and the report says so
     kernels = {str(k)[:200]: float(v) for k, v in list(reply.get("kernels", {}).items())[:200]}
-    own = own_kernel_names(trial.source)
-    return {"kernels": kernels, "custom_share": custom_share(kernels, own)}
+    return {"kernels": kernels, "custom_share": custom_share(kernels, credited_names(trial.source, ()))}

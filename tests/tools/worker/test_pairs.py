@@ -193,8 +193,9 @@ def test_no_more_pairs_than_enough_are_taken_where_the_ratio_is_known(scatter, t
 
 
 def test_pairs_that_may_follow_are_a_part_of_their_own():
-    assert pairs.Plan(pairs=50, enough=30).parts == (30, 20)
-    assert pairs.Plan(pairs=20).parts == (20,)
+    assert pairs.Plan(pairs=50, enough=30).parts == (10, 40)
+    assert pairs.Plan(pairs=20).parts == (10, 10)
+    assert pairs.Plan(pairs=4).parts == (4,)
 
 
 def test_a_candidate_far_behind_is_given_up():

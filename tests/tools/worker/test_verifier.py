@@ -51,12 +51,12 @@ def test_a_call_of_every_part_is_audited_and_no_other():
 def test_a_measurement_that_is_repeated_is_audited_too():
     """An unsteady candidate is measured anew, and only the last measurement counts."""
     judge = Judged(softmax)
-    plan = Plan(pairs=5, enough=3)
+    plan = Plan(pairs=14)
     made = Verifier(judge, "default", expect(judge.models["timed"], inputs(0), FP32), timed.parts(plan))  # type: ignore[arg-type]
     for attempt in range(timed._MEASUREMENTS):
         first = attempt * plan.pairs  # as `run_pairs` numbers them
-        assert len(made.audited & set(range(first, first + 3))) == 1
-        assert len(made.audited & {first + 3, first + 4}) == 1
+        assert len(made.audited & set(range(first, first + 10))) == 1
+        assert len(made.audited & set(range(first + 10, first + 14))) == 1
 
 
 def outputs(forward: Forward, given: list[Tensor]) -> list[Tensor]:
