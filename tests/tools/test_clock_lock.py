@@ -108,8 +108,10 @@ def test_without_nvidia_smi_there_is_one_line(tmp_path: Path, monkeypatch: pytes
 
 def locked_process(card: Card) -> subprocess.Popen[bytes]:
     """A process that holds the lock and waits."""
-    code = "from warpsmith.tools.clock_lock import locked_clocks\nimport time\nwith locked_clocks(0): time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    # As in a terminal: what a shell starts in the background ignores interrupts, and so would everything below it.
+    heard = "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
+    waits = "from warpsmith.tools.clock_lock import locked_clocks\nwith locked_clocks(0): time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", f"{heard}\n{waits}"], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30
     while not any("-lgc" in line for line in card.asked()) and time.monotonic() < deadline:
         time.sleep(0.02)
