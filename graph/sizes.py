@@ -30,7 +30,7 @@ def best_pair(problem: Problem, evaluations: Mapping[str, Evaluation], best_rank
     speedups = {id: found for id, each in evaluations.items() if (found := _speedups(each, names))}
     pairs = [
         pair
-        for argument in _tensors(problem.primary)
+        for argument in _tensors(problem.timed_workloads)
         for limit, below in _limits(problem.timed_workloads, argument)
         if (pair := _pair(speedups, below, SizeRule(argument=argument, elements=limit)))
     ]
@@ -44,9 +44,14 @@ def _speedups(evaluation: Evaluation, names: Sequence[str]) -> dict[str, float] 
     return found if evaluation.status is Status.PASSED and found.keys() == set(names) else None
 
 
-def _tensors(workload: Workload) -> list[int]:
-    """Positions of the inputs that are tensors."""
-    return [place for place, each in enumerate(workload.inputs) if isinstance(each, dict) and "shape" in each]
+def _tensors(workloads: Sequence[Workload]) -> list[int]:
+    """Positions of the inputs that are tensors in every workload: an optional one may be None in some."""
+    columns = zip(*(workload.inputs for workload in workloads), strict=False)
+    return [
+        place
+        for place, column in enumerate(columns)
+        if all(isinstance(each, dict) and "shape" in each for each in column)
+    ]
 
 
 def _limits(workloads: Sequence[Workload], argument: int) -> list[tuple[int, frozenset[str]]]:

@@ -48,7 +48,7 @@ class _Parts:
     """A candidate's file taken apart. Raises SyntaxError, or ValueError where it has no `ModelNew` with a forward."""
 
     def __init__(self, source: str) -> None:
-        self.lines = source.splitlines()
+        self.lines = source.split("\n")  # as the parser counts them: `splitlines` knows more ends of lines
         body = parse(source).body
         if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             body = body[1:]

@@ -87,7 +87,7 @@ class CellStock:
     def turn(self, cell: Cell) -> Iterator[None]:
         """A cell's time with the judge: nothing of it runs before, and nothing after. Raises InfraError if it died.
 
-        What all boxes share (processes, memory, the GPU) is then the next one's: it would be blamed for the lack of it.
+        What all boxes share (memory, the GPU) is then the next one's: it would be blamed for the lack of it.
         """
         if "running" not in self._server.status(cell.pid):
             raise InfraError("a sandboxed process ended while it waited for its turn")

@@ -31,8 +31,6 @@ _LIBRARIES: tuple[tuple[str, str], ...] = (
 """In this order: PyTorch wraps cub, cuDNN and cuBLAS use CUTLASS. PyTorch's softmax over short rows lies in a namespace
 without a name. So do many kernels written by hand: that alone makes none a library's, whose hazards are set aside.
 """
-
-
 _IN_A_LIBRARY = re.compile(r"\b(?:at|c10|torch|pytorch_flash|cub|thrust|cutlass|cudnn|cublas\w*)::")
 
 
@@ -87,9 +85,9 @@ def credited_kind(kernel: str, credited: set[str]) -> KernelKind:
     return library_of(kernel) if _IN_A_LIBRARY.search(before_arguments) else kind_of(kernel, credited)
 
 
-def custom_share(kernels: Mapping[str, float], own: set[str]) -> float | None:
+def custom_share(kernels: Mapping[str, float], credited: set[str]) -> float | None:
     """Share of time in credited kernels, in [0, 1]; None where nothing was seen. Times in one unit, by kernel name."""
     total = sum(kernels.values())
     if total <= 0:
         return None
-    return min(1.0, sum(ms for name, ms in kernels.items() if credited_kind(name, own) == "own") / total)
+    return min(1.0, sum(ms for name, ms in kernels.items() if credited_kind(name, credited) == "own") / total)

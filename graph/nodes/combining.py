@@ -38,9 +38,9 @@ def combine(state: State, runtime: Runtime[Context]) -> Update:
 
 def _combined(state: State, services: Services) -> str:
     """Keeps the file of the pair that promises most; empty where there is none, or the two do not fit together."""
-    ids = [row.id for row in services.run.rows()]
-    seconds = {id: services.run.evaluation(id, "full") or services.run.evaluation(id) for id in ids}
-    known = {id: evaluation for id, evaluation in seconds.items() if evaluation is not None}
+    # By the state: where a run was cut off in this node, its directory holds the merged one already.
+    judged = {id: services.run.evaluation(id, "full") or services.run.evaluation(id) for id in state.tried}
+    known = {id: evaluation for id, evaluation in judged.items() if evaluation is not None}
     pair = best_pair(services.problem, known, state.best_rank)
     if pair is None:
         return ""

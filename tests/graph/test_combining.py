@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.runtime import Runtime
 from scripted.collaborators import ScriptedHarness, timing
 
 from warpsmith.graph import optimize
+from warpsmith.graph.nodes.combining import combine
+from warpsmith.graph.run_directory import RunDirectory
+from warpsmith.graph.services import close_services, open_services, provide
 from warpsmith.state.brief import Brief
 from warpsmith.state.candidate import Candidate, Language, make_candidate
+from warpsmith.state.channels import Context, State
 from warpsmith.state.evaluation import Evaluation, Tier
 from warpsmith.state.problem import Problem
 from warpsmith.state.trajectory import Result
@@ -114,6 +119,28 @@ def test_where_they_turn_out_slower_the_best_single_kernel_wins(problem_file, tm
 def test_nothing_is_combined_without_need(problem_file, tmp_path, given, tiles, more, dry) -> None:
     result = run(problem_file, tmp_path, given, BySize(dry=dry), tiles, **more)
     assert all(entry.template != "two_in_one" for entry in result.trajectory)
+
+
+def test_a_run_that_was_cut_off_while_it_combined_comes_to_the_same(problem_file, tmp_path, given) -> None:
+    """The merged kernel lies in the run's directory by then, and must not be merged once more."""
+    better = BySize(merged=1.1)  # than its halves alone: then it would be both halves of the best pair
+    whole = run(problem_file, tmp_path, given, better, (64, 1024, 16))
+    folder = Path(whole.run_dir)
+    context = Context(out=str(tmp_path), languages="triton", budget=6)
+    provide(open_services(folder, context, given(harness=better, writers={"triton": Writer()})))
+    rows = RunDirectory(folder).rows()
+    assert rows[-1].template == "two_in_one"
+    state = State(
+        problem=str(problem_file),
+        run_dir=whole.run_dir,
+        tried=tuple(row.id for row in rows[:-1]),
+        pool=rows[:-1],
+        best_rank=max(row.rank for row in rows[:-1]),
+        stop_reason="nothing_left",
+    )
+    update = combine(state, Runtime(context=context))
+    assert update["tried"] == (*state.tried, rows[-1].id)
+    close_services(whole.run_dir)
 
 
 def test_the_same_run_combines_the_same_two(problem_file, tmp_path, given) -> None:

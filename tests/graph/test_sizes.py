@@ -63,6 +63,13 @@ def test_inputs_of_one_size_tell_nothing_apart() -> None:
     assert best_pair(same, {"a": LARGE, "b": SMALL}, best_rank=0.1) is None
 
 
+@pytest.mark.parametrize("other", [None, 3.0, {"type": "list"}])
+def test_an_input_that_is_no_tensor_everywhere_tells_nothing(other) -> None:
+    odd = workload("odd", (100,)).model_copy(update={"inputs": (2.0, other)})
+    mixed = problem(workload("default", (4096,)), odd)
+    assert best_pair(mixed, {"a": LARGE, "b": SMALL}, best_rank=0.1) is None
+
+
 def test_workloads_that_are_not_timed_say_nothing() -> None:
     checked = problem(workload("default", (64, 64)), workload("odd", (8, 8)), workload("tiny", (1,), timed=False))
     pair = best_pair(checked, {"a": LARGE, "b": SMALL}, best_rank=0.1)

@@ -31,11 +31,11 @@ def compiled(arch: str) -> bytes:
     """The kernel's cubin for an architecture such as `sm_90`. Needs NVRTC, no GPU. Raises RuntimeError."""
     from cuda.bindings import nvrtc
 
-    program = _checked(nvrtc.nvrtcCreateProgram(_SOURCE, b"hold_all.cu", 0, [], []))
+    program = checked(nvrtc.nvrtcCreateProgram(_SOURCE, b"hold_all.cu", 0, [], []))
     try:
-        _checked(nvrtc.nvrtcCompileProgram(program, 1, [f"--gpu-architecture={arch}".encode()]))
-        text = bytes(int(_checked(nvrtc.nvrtcGetCUBINSize(program))))
-        _checked(nvrtc.nvrtcGetCUBIN(program, text))
+        checked(nvrtc.nvrtcCompileProgram(program, 1, [f"--gpu-architecture={arch}".encode()]))
+        text = bytes(int(checked(nvrtc.nvrtcGetCUBINSize(program))))
+        checked(nvrtc.nvrtcGetCUBIN(program, text))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     return text
@@ -49,10 +49,7 @@ def load(cubin: str) -> Callable[[float], None]:
     import torch
     from cuda.bindings import driver
 
-    if not cubin:
-        raise ValueError("it was not compiled")
-    module = _checked(driver.cuModuleLoadData(base64.b64decode(cubin)))
-    kernel = _checked(driver.cuModuleGetFunction(module, b"hold_all"))
+    kernel = kernel_of(cubin)
     device = torch.cuda.current_device()
     properties = torch.cuda.get_device_properties(device)
     blocks = properties.multi_processor_count * (properties.max_threads_per_multi_processor // _THREADS)
@@ -60,15 +57,26 @@ def load(cubin: str) -> Callable[[float], None]:
 
     def hold(lead_ms: float) -> None:
         arguments = ((int(lead_ms * 1e6),), (ctypes.c_ulonglong,))
-        _checked(launch(kernel, blocks, 1, 1, _THREADS, 1, 1, 0, stream_of().cuda_stream, arguments, 0))
+        checked(launch(kernel, blocks, 1, 1, _THREADS, 1, 1, 0, stream_of().cuda_stream, arguments, 0))
 
     return hold
 
 
-def _checked(result: Any) -> Any:
+def kernel_of(cubin: str) -> Any:
+    """The kernel in the current context; it takes the nanoseconds. Raises as `load` does."""
+    from cuda.bindings import driver
+
+    if not cubin:
+        raise ValueError("it was not compiled")
+    module = checked(driver.cuModuleLoadData(base64.b64decode(cubin)))
+    return checked(driver.cuModuleGetFunction(module, b"hold_all"))
+
+
+def checked(result: Any, what: str = "the blocking kernel") -> Any:
+    """What a call of the driver returned. Raises RuntimeError that names `what` where it failed."""
     code, *values = result
     if int(code) != 0:
-        raise RuntimeError(f"the blocking kernel: {code}")
+        raise RuntimeError(f"{what}: {code}")
     return values[0] if values else None
 
 

@@ -5,11 +5,12 @@ candidate's own. A call in the judge's context follows the judge's copies direct
 470 MB took 109 to 124 us so, from call to call, and 109.2 +- 0.5 after a switch, as in a candidate's process.
 """
 
-import base64
 import ctypes
 from typing import Any
 
 import torch
+
+from . import blocker
 
 _HOLD_NS = 1000
 
@@ -32,8 +33,7 @@ class ContextSwitch:
         # CUDA 13's bindings take what a context is created with first; CUDA 12's have no such argument.
         self._context = _checked(driver.cuCtxCreate(*((None, *place) if driver.CUDA_VERSION >= 13_000 else place)))
         try:
-            module = _checked(driver.cuModuleLoadData(base64.b64decode(cubin)))
-            self._kernel = _checked(driver.cuModuleGetFunction(module, b"hold_all"))
+            self._kernel = blocker.kernel_of(cubin)
         finally:
             _checked(driver.cuCtxPopCurrent())
 
@@ -51,7 +51,4 @@ class ContextSwitch:
 
 
 def _checked(result: Any) -> Any:
-    code, *values = result
-    if int(code) != 0:
-        raise RuntimeError(f"a second context on the GPU: {code}")
-    return values[0] if values else None
+    return blocker.checked(result, "a second context on the GPU")

@@ -53,7 +53,8 @@ class ModelNew(nn.Module):
 def test_what_a_candidate_takes_of_what_all_share_is_back_before_the_next(
     harness: LocalHarness, softmax: Problem
 ) -> None:
-    """All processes of the boxes' user here: the next one's thread could not start, and it was blamed."""
+    """All the processes that it may have: the next one's thread could not start, and it was blamed. Its turn ends now
+    before the next, and each box has a user of its own."""
     bodies = ["import os, time\n" + HOG.format(forward=RIGHT)]
     bodies += [HONEST + CLASS.format(forward=RIGHT) + f"NUMBER = {number}\n" for number in range(2)]
     with ThreadPoolExecutor(3) as pool:
