@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -123,3 +124,12 @@ def test_nothing_names_one_machine_or_how_the_work_was_organised() -> None:
             if PRIVATE.search(line):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
     assert found == []
+
+
+def test_what_the_commands_leave_behind_is_not_type_checked() -> None:
+    """Candidates lie in `runs` after `make run`: the types of a checkout must not depend on who ran it before."""
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.endswith("/")]
+    excluded = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["exclude"]
+    folders = [name for name in ignored if not name.startswith((".", "*", "_"))]
+    assert "runs" in folders
+    assert [name for name in folders if not re.search(excluded, f"/x/{name}/best.py")] == []
