@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..state.errors import InvalidProblem
+from ..state.syntax import expression, parse
 
 FACTORS = (0.625, 1.5)
 ALIGNED = 16
@@ -36,7 +37,7 @@ def derived_source(source: str, path: Path) -> str:
 
     Raises InvalidProblem where the file declares no size of get_inputs that may vary.
     """
-    tree = ast.parse(source)
+    tree = parse(source)
     declared = {"ranges": {}, "workloads": {}} | {name: _value(node) for name, node in _dicts(tree).items()}
     ranges = {name: (int(least), int(most)) for name, (least, most) in declared["ranges"].items()}
     factors = {name: FACTORS[number % 2] for number, name in enumerate(ranges)}
@@ -52,7 +53,7 @@ def derived_source(source: str, path: Path) -> str:
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and _target(statement) == "workloads":
             others = {name: changed(sizes) for name, sizes in declared["workloads"].items()}
-            statement.value = ast.parse(repr(others), mode="eval").body
+            statement.value = expression(repr(others))
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 

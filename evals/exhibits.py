@@ -11,7 +11,6 @@ A file opens with a docstring: the idea in one line, then `key: value` lines tha
 Files are never imported here: only a harness runs them, in a box.
 """
 
-import ast
 from pathlib import Path
 from typing import Literal, Self
 
@@ -21,6 +20,7 @@ from ..state.base import Record, digest
 from ..state.candidate import Candidate, make_candidate
 from ..state.errors import InvalidInput
 from ..state.evaluation import Status
+from ..state.syntax import literal
 
 EXPLOITS_DIR = Path(__file__).parent / "exploits"
 _KEYS = frozenset(("problem", "family", "needs", "expect", "label"))
@@ -71,7 +71,7 @@ def docstring_of(text: str, path: Path) -> str:
     start, end = text.find('"""'), text.find('"""', 3)
     if start != 0 or end < 0:
         raise InvalidInput(f"{path}: does not open with a docstring; give it one with the idea, problem and expect")
-    return str(ast.literal_eval(text[: end + 3]))
+    return str(literal(text[: end + 3]))
 
 
 def read(path: Path, root: Path = EXPLOITS_DIR) -> Exhibit:

@@ -2,6 +2,7 @@
 
 import ast
 import threading
+from typing import Any
 
 # CPython 3.11 counts the depth of a syntax tree per interpreter, not per thread: two threads that parse at once can get
 # "SystemError: AST constructor recursion depth mismatch".
@@ -25,3 +26,16 @@ def parse(source: str) -> ast.Module:
             if attempt == _ATTEMPTS:
                 raise
     raise AssertionError("unreachable")
+
+
+def expression(source: str) -> ast.expr:
+    """The one expression that `source` is. Raises SyntaxError, or ValueError for anything else."""
+    body = parse(source.strip()).body
+    if len(body) != 1 or not isinstance(body[0], ast.Expr):
+        raise ValueError("not one expression")
+    return body[0].value
+
+
+def literal(source: str) -> Any:
+    """`ast.literal_eval` by way of `parse`. Raises SyntaxError, or ValueError for anything but one literal."""
+    return ast.literal_eval(expression(source))

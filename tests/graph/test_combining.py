@@ -1,6 +1,5 @@
 """Two kernels in one file at the end of a search: judged like any other, and handed out only if nothing is faster."""
 
-import ast
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from warpsmith.state.candidate import Candidate, Language, make_candidate
 from warpsmith.state.channels import Context, State
 from warpsmith.state.evaluation import Evaluation, Tier
 from warpsmith.state.problem import Problem
+from warpsmith.state.syntax import literal
 from warpsmith.state.trajectory import Result
 
 KERNEL = """
@@ -76,7 +76,7 @@ class BySize(ScriptedHarness):
 
     def _tiles(self, candidate: Candidate) -> tuple[int, int]:
         written = [line.partition(" = ") for line in candidate.source.splitlines() if line.startswith("slots")]
-        slots = [ast.literal_eval(value) for _, _, value in written]
+        slots = [literal(value) for _, _, value in written]
         return int(slots[0]["tile"]), int(slots[-1]["tile"])
 
 

@@ -3,7 +3,6 @@
 Everything is computed from the candidate's slots, so that a test can say beforehand which one must win.
 """
 
-import ast
 import threading
 import time
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from warpsmith.state.lowered import LoweredGraph
 from warpsmith.state.plan import Plan, Strategy
 from warpsmith.state.problem import Problem, Target, Workload
 from warpsmith.state.profile import Profile
+from warpsmith.state.syntax import literal
 from warpsmith.state.timing import Baseline, Baselines, Sample, Timing
 
 SOURCE = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
@@ -48,7 +48,7 @@ def kernel(language: Language, tile: int, stages: int = 1, parent: str | None = 
 def written_slots(candidate: Candidate) -> dict[str, Any]:
     """The slots as the source has them: a harness goes by nothing else."""
     written = candidate.source.partition("slots = ")[2].splitlines()[0]
-    return dict(ast.literal_eval(written))
+    return dict(literal(written))
 
 
 def speedup_of(candidate: Candidate) -> float:

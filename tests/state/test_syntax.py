@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from warpsmith.state.syntax import parse
+from warpsmith.state.syntax import literal, parse
 
 SOURCE = "\n".join(f"def f{n}(x):\n    return [[(x + {n}) * (x - 1), -x], {{'a': x[{n}:]}}]" for n in range(20))
 
@@ -61,3 +61,17 @@ def test_a_parser_that_stays_broken_is_not_hidden(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("warpsmith.state.syntax.ast.parse", broken)
     with pytest.raises(SystemError):
         parse("x = 1")
+
+
+@pytest.mark.usefixtures("switches_while_parsing")
+def test_threads_may_read_literals_at_once() -> None:
+    text = repr({f"slot{n}": [n, (n, -n), {"a": n}] for n in range(200)})
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(literal, [text] * 20))
+    assert all(each["slot7"] == [7, (7, -7), {"a": 7}] for each in found)
+
+
+@pytest.mark.parametrize("text", ["x = 1", "1\n2", "", "print(1)"])
+def test_what_is_not_one_literal_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not one|malformed"):
+        literal(text)
