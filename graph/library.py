@@ -165,8 +165,11 @@ def _program_structure(program: LoopProgram | MatmulProgram) -> list[Any]:
     for load in program.loads:
         names[load.name] = len(names)
     body = []
+    tables: dict[str, int] = {}
     for statement in program.body:
-        body.append([statement.op, [argument(each) for each in statement.args], statement.dtype, statement.level])
+        read = [tables.setdefault(statement.table, len(tables))] if statement.table else []
+        arguments = [argument(each) for each in statement.args]
+        body.append([statement.op, arguments, statement.dtype, statement.level, *read])
         names[statement.name] = len(names)
     shape: list[Any] = [len(program.space)]
     if isinstance(program, LoopProgram):

@@ -28,8 +28,9 @@ BINARY = (
 ).split()
 TERNARY = "where clamp".split()
 """`where(condition, a, b)`; `clamp(x, low, high)` with NaN kept, a missing bound written as -inf or inf."""
-OTHER = ("cast", "iota")
-"""`cast(x)` converts to the statement's dtype; `iota(axis)` is the index along an axis of the space."""
+OTHER = ("cast", "iota", "gather")
+"""`cast(x)` converts to the statement's dtype; `iota(axis)` is the index along an axis of the space; `gather(index,
+guard)` reads that element of the statement's table where the guard holds, and is zero elsewhere."""
 REDUCTIONS = "reduce_sum reduce_prod reduce_max reduce_min reduce_argmax reduce_argmin reduce_any reduce_all".split()
 """Over all reduced axes at once. Argument reductions give the index along the flattened reduced axes, first on ties."""
 
@@ -60,6 +61,10 @@ class Statement(Record):
     dtype: str
     level: int = 0
     """How many reductions must be complete before this can be computed."""
+    table: str = ""
+    """The value that a `gather` reads, wherever its index says."""
+    extent: Size = 0
+    """How many elements the table spans; a guarded index is below."""
 
 
 class Store(Record):
@@ -84,6 +89,20 @@ class LoopProgram(Record):
     loads: tuple[Load, ...]
     body: tuple[Statement, ...]
     stores: tuple[Store, ...]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Values that the kernel reads, tables after what is loaded, in order of first use."""
+        return tuple(dict.fromkeys([*(load.value for load in self.loads), *self.tables]))
+
+    @property
+    def tables(self) -> dict[str, Statement]:
+        """Values read at computed places, each with the first statement that reads it."""
+        found: dict[str, Statement] = {}
+        for statement in self.body:
+            if statement.table:
+                found.setdefault(statement.table, statement)
+        return found
 
     @property
     def levels(self) -> int:

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from ..state.candidate import SlotValue
 from ..state.device import DeviceSheet
 from ..state.program import Load, LoopProgram, MatmulProgram, Operand, Store
-from ..state.sizes import value
+from ..state.sizes import product, value
 from . import slot_moves
 from .kernel_source import Template
 from .slots import Setting, Slot
@@ -136,7 +136,9 @@ def traffic_ms(program: Program, hints: Mapping[str, int], device: DeviceSheet) 
         flops = 2.0 * batch * m * n * k
         moved = sum(batch * k * side * _BYTES.get(program.a.dtype, 4) for side in (m, n))
     else:
-        moved = 0
+        points = value(product(program.space), hints)
+        tables = program.tables.values()
+        moved = sum(min(value(t.extent, hints), points) * _BYTES.get(t.dtype, 1) for t in tables)
     for access in accesses:
         elements = 1
         for size, stride in zip(program.space, access.strides, strict=True):

@@ -3,15 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...state.program import Load, LoopProgram, MatmulProgram, Operand, Statement, Store
-from ...state.sizes import Size, product, value
+from ...state.program import Statement
+from ...state.sizes import Size, product
+from .addresses import Addresses, Number
 from .index_maps import Axis, Index, IndexMap, NeedSplit, NotAffine, contiguous_strides, strides_over
 from .layout import Layout, Refused, covers, through_view
 from .tensors import Literals, Tensor
 
-MAX_STATEMENTS = 120
+MAX_STATEMENTS = 200
 MAX_LOADS = 24
 MAX_STORES = 8
+INT32_LIMIT = 2**31
 
 Strides = dict[Axis, Size]
 
@@ -49,10 +51,18 @@ class Emitter:
         self.computed = computed
         self.hints = hints
         self.out = Emission(layout)
-        self._known: dict[tuple[Tensor, IndexMap], tuple[str | Literals, int]] = {}
+        self._known: dict[tuple[Tensor, IndexMap, str | bool, bool], tuple[str | Literals, int]] = {}
         self._loaded: dict[tuple[str, tuple[tuple[Axis, Size], ...], Size], str] = {}
         self._names: set[str] = set()
+        self._levels: dict[str, int] = {}
         self._unordered = frozenset(layout.sizes) - layout.reduced
+        extent = product(layout.sizes.values())
+        narrow = isinstance(extent, int) and extent < INT32_LIMIT
+        self._addresses = Addresses(self._counted, "int32" if narrow else "int64")
+        self._guard: str | bool = True
+        """Where what is being written is used at all: nothing is read from a table elsewhere."""
+        self._elsewhere = 0
+        """How many gathers around what is being written read it at other places than the space's."""
 
     def emit(self, sinks: Sequence[Tensor]) -> Emission:
         """Raises Refused where a sink cannot be written by this space."""
@@ -82,16 +92,18 @@ class Emitter:
 
     def _at(self, tensor: Tensor, index_map: IndexMap) -> tuple[str | Literals, int]:
         """The name or literal of one element, and its level."""
-        key = (tensor, index_map)
+        key = (tensor, index_map, self._guard, bool(self._elsewhere))
         if key not in self._known:
             self._known[key] = self._written(tensor, index_map)
         return self._known[key]
 
     def _written(self, tensor: Tensor, index_map: IndexMap) -> tuple[str | Literals, int]:
+        if self._elsewhere and tensor.kind == "reshape" and self._in_a_row(tensor.operands[0]):
+            return self._table_element(tensor.operands[0], index_map, tensor.shape)
         if tensor.is_view:
-            return self._at(tensor.operands[0], through_view(tensor, index_map, self.layout.sizes))
+            return self._at(tensor.operands[0], self._through(tensor, index_map))
         if not self.computed(tensor):
-            return self._load(tensor, index_map), 0
+            return self._load(tensor, index_map)
         if tensor.kind == "matmul":
             if index_map != self.layout.maps[tensor]:
                 raise Refused("a product is used at other places than it is made")
@@ -108,7 +120,9 @@ class Emitter:
             assert not isinstance(content, Tensor)
             return content, 0
         if tensor.op == "iota":
-            return self._iota(tensor, index_map[tensor.dims[0]]), 0
+            return self._iota(tensor, index_map[tensor.dims[0]])
+        if tensor.op == "gather":
+            return self._gather(tensor, index_map)
         written = [self._at(a, index_map) if isinstance(a, Tensor) else (a, 0) for a in tensor.args]
         level = max((own for _, own in written), default=0)
         args = tuple(a for a, _ in written)
@@ -116,7 +130,61 @@ class Emitter:
             return args[0], level
         return self._say(tensor.name, tensor.op, args, tensor.dtype, level), level
 
-    def _iota(self, tensor: Tensor, index: Index) -> str | Literals:
+    def _through(self, view: Tensor, index_map: IndexMap) -> IndexMap:
+        if not self._elsewhere or view.kind not in ("slice", "reshape"):
+            return through_view(view, index_map, self.layout.sizes)
+        return self._addresses.through(view, index_map)
+
+    def _in_a_row(self, tensor: Tensor) -> bool:
+        """Whether it is in memory, its elements next to each other in the order of its dimensions."""
+        if tensor.is_view or self.computed(tensor):
+            return False
+        return tensor.kind != "leaf" or tensor.strides == contiguous_strides(tensor.shape)
+
+    def _gather(self, tensor: Tensor, index_map: IndexMap) -> tuple[str | Literals, int]:
+        """The source at computed places, under the guards of all gathers around it."""
+        source, guard, *indices = tensor.args
+        assert isinstance(source, Tensor)
+        at = tuple(self._place(index, index_map) for index in indices)
+        outside, level = self._guard, 0
+        self._elsewhere += 1
+        if isinstance(guard, Tensor):
+            inside, level = self._at(guard, index_map)
+            assert isinstance(inside, (str, bool))
+            self._guard = self._both(outside, inside, level)
+        value, own = self._at(source, at)
+        self._guard = outside
+        self._elsewhere -= 1
+        return value, max(own, level)
+
+    def _place(self, index: Tensor | Literals, index_map: IndexMap) -> Index:
+        if not isinstance(index, Tensor):
+            assert isinstance(index, int)
+            return Index(offset=index)
+        if index.op == "iota":
+            return index_map[index.dims[0]]
+        name, level = self._at(index, index_map)
+        if isinstance(name, int):
+            return Index(offset=name)
+        assert isinstance(name, str)
+        return self._addresses.computed(name, index.dtype, level)
+
+    def _both(self, outside: str | bool, inside: str | bool, level: int) -> str | bool:
+        if isinstance(outside, bool) or isinstance(inside, bool):
+            return (inside if outside is True else outside) if True in (outside, inside) else False
+        known = max(level, self._levels.get(outside, 0))
+        return self._say("there", "logical_and", (outside, inside), "bool", known)
+
+    def _counted(self, op: str, args: tuple[Number, ...], dtype: str, level: int) -> str:
+        return self._say(f"i_{args[0]}" if op == "iota" else "at", op, args, dtype, level)
+
+    def _iota(self, tensor: Tensor, index: Index) -> tuple[str | Literals, int]:
+        if index.computed:
+            level = self._addresses.level(index.computed)
+            return self._say(tensor.name, "cast", (index.computed,), tensor.dtype, level), level
+        return self._affine_iota(tensor, index), 0
+
+    def _affine_iota(self, tensor: Tensor, index: Index) -> str | Literals:
         parts: list[str | Literals] = []
         for axis, coefficient in index.terms:
             name: str | Literals = self._say(f"i_{axis}", "iota", (axis,), tensor.dtype, 0)
@@ -151,8 +219,10 @@ class Emitter:
         order = [axis for index in self.layout.inner[tensor] for axis, _ in index.terms]
         return order == [axis for axis in self.layout.sizes if axis in self.layout.reduced]
 
-    def _load(self, tensor: Tensor, index_map: IndexMap) -> str:
+    def _load(self, tensor: Tensor, index_map: IndexMap) -> tuple[str, int]:
         own = tensor.strides if tensor.kind == "leaf" else contiguous_strides(tensor.shape)
+        if self._elsewhere:
+            return self._table_element(tensor, index_map, tensor.shape, own)
         strides, offset = strides_over(index_map, own, list(self.layout.sizes))
         by_axis = dict(zip(self.layout.sizes, strides, strict=True))
         key = (tensor.name, tuple(by_axis.items()), offset)
@@ -161,10 +231,27 @@ class Emitter:
             name = self._unique(f"in_{tensor.name}")
             self.out.loads.append(Access(name, tensor.name, tensor.dtype, by_axis, offset))
             self._loaded[key] = name
-        return self._loaded[key]
+        return self._loaded[key], 0
+
+    def _table_element(
+        self, tensor: Tensor, index_map: IndexMap, shape: Sequence[Size], strides: Sequence[Size] | None = None
+    ) -> tuple[str, int]:
+        """An element of something in memory, seen with this shape; contiguous unless `strides` say otherwise."""
+        laid = contiguous_strides(shape) if strides is None else tuple(strides)
+        at = self._addresses.flat(index_map, laid)
+        guard = self._guard
+        level = max(self._addresses.level(at), self._levels.get(str(guard), 0))
+        self.out.reads[tensor] = None
+        name = self._unique(f"of_{tensor.name}")
+        self._levels[name] = level
+        element = Statement(name=name, op="gather", args=(at, guard), dtype=tensor.dtype, level=level)
+        table = {"table": tensor.name, "extent": _extent(shape, laid)}
+        self.out.body.append(element.model_copy(update=table))
+        return name, level
 
     def _say(self, name: str, op: str, args: tuple[str | Literals, ...], dtype: str, level: int) -> str:
         name = self._unique(name)
+        self._levels[name] = level
         self.out.body.append(Statement(name=name, op=op, args=args, dtype=dtype, level=level))
         return name
 
@@ -177,136 +264,11 @@ class Emitter:
         return found
 
 
-def loop_program(emission: Emission, name: str, hints: Mapping[str, int]) -> LoopProgram:
-    """Orders and merges the axes: (outer, reduced, inner), each as few as its accesses allow."""
-    order = _ordered(emission, hints)
-    accesses = [*(a.strides for a in emission.loads), *(a.strides for a in emission.stores)]
-    sizes = dict(emission.layout.sizes)
-    reduced = emission.layout.reduced
-    order, renamed = _merged(order, sizes, accesses, [reduced, frozenset(sizes) - reduced], _used_by_iota(emission))
-    if not order:
-        order, sizes["one"] = ["one"], 1
-        for strides in accesses:
-            strides["one"] = 0
-    return LoopProgram(
-        name=name,
-        space=tuple(sizes[axis] for axis in order),
-        reduced=tuple(axis in reduced for axis in order),
-        loads=tuple(_load_record(a, order) for a in emission.loads),
-        body=_body(emission, order, renamed),
-        stores=tuple(_store_record(a, order) for a in emission.stores),
-    )
-
-
-def matmul_program(emission: Emission, name: str, locate: Callable[[Tensor], Operand]) -> MatmulProgram:
-    """`locate` gives an operand as a strided view of the value that it lies in."""
-    if not emission.matmuls or emission.layout.reduced:
-        raise Refused("no product in it")
-    product_of = emission.matmuls[0]
-    if any(emission.layout.maps[each] != emission.layout.maps[product_of] for each in emission.matmuls):
-        raise Refused("two products at different places")
-    a_tensor = product_of.operands[0]
-    k = a_tensor.shape[-1]
-    groups = [[axis for axis, _ in index.terms] for index in emission.layout.maps[product_of]]
-    sizes = dict(emission.layout.sizes)
-    accesses = [*(a.strides for a in emission.loads), *(a.strides for a in emission.stores)]
-    order: list[Axis] = []
-    for group in groups:
-        merged, _ = _merged(group, sizes, accesses, [frozenset(group)], _used_by_iota(emission))
-        if len(merged) > 1:
-            raise Refused("rows or columns of the product do not stay together")
-        if not merged:
-            merged = [f"one{len(order)}"]
-            sizes[merged[0]] = 1
-            for strides in accesses:
-                strides[merged[0]] = 0
-        order += merged
-    operands = [locate(a_tensor), *(locate(each.operands[1]) for each in emission.matmuls)]
-    # Batch axes that the operands and the epilogue all walk as one are one.
-    walks = [dict(zip(order[:-2], operand.strides[:-2], strict=True)) for operand in operands]
-    fixed = _used_by_iota(emission)
-    batch, _ = _merged(order[:-2], sizes, [*accesses, *walks], [frozenset(order[:-2])], fixed)
-    a, b, *also = (
-        operand.model_copy(update={"strides": (*(walk[axis] for axis in batch), *operand.strides[-2:])})
-        for operand, walk in zip(operands, walks, strict=True)
-    )
-    order = [*batch, *order[-2:]]
-    return MatmulProgram(
-        name=name,
-        batch=tuple(sizes[axis] for axis in batch),
-        m=sizes[order[-2]],
-        n=sizes[order[-1]],
-        k=k,
-        a=a,
-        b=b,
-        also=also[0] if also else None,
-        loads=tuple(_load_record(x, order) for x in emission.loads),
-        body=_body(emission, order, {axis: axis for axis in order}),
-        stores=tuple(_store_record(x, order) for x in emission.stores),
-    )
-
-
-def _load_record(access: Access, order: Sequence[Axis]) -> Load:
-    strides = tuple(access.strides[axis] for axis in order)
-    return Load(name=access.name, value=access.value, dtype=access.dtype, strides=strides, offset=access.offset)
-
-
-def _store_record(access: Access, order: Sequence[Axis]) -> Store:
-    strides = tuple(access.strides[axis] for axis in order)
-    return Store(name=access.name, value=access.value, dtype=access.dtype, strides=strides)
-
-
-def _used_by_iota(emission: Emission) -> frozenset[Axis]:
-    return frozenset(str(s.args[0]) for s in emission.body if s.op == "iota")
-
-
-def _body(emission: Emission, order: Sequence[Axis], renamed: Mapping[Axis, Axis]) -> tuple[Statement, ...]:
-    return tuple(
-        s.model_copy(update={"args": (order.index(renamed[str(s.args[0])]),)}) if s.op == "iota" else s
-        for s in emission.body
-    )
-
-
-def _ordered(emission: Emission, hints: Mapping[str, int]) -> list[Axis]:
-    """Memory order of the access with most axes; reduced axes in the middle."""
-    axes, reduced = list(emission.layout.sizes), emission.layout.reduced
-    candidates = [*emission.loads, *emission.stores] if reduced else [*emission.stores, *emission.loads]
-    main = max(candidates, key=lambda a: sum(s != 0 for s in a.strides.values()), default=None)
-    if main is not None:
-        slots = [i for i, axis in enumerate(axes) if main.strides[axis] != 0]
-        by_stride = sorted((axes[i] for i in slots), key=lambda axis: -value(main.strides[axis], hints))
-        for slot, axis in zip(slots, by_stride, strict=True):
-            axes[slot] = axis
-    if not reduced:
-        return axes
-    last = max(i for i, axis in enumerate(axes) if axis in reduced)
-    inner = axes[last + 1 :]
-    middle = [axis for axis in axes if axis in reduced]
-    if any(s.op in ("reduce_argmax", "reduce_argmin") for s in emission.body):
-        middle = [axis for axis in emission.layout.sizes if axis in reduced]
-    return [axis for axis in axes if axis not in reduced and axis not in inner] + middle + inner
-
-
-def _merged(
-    order: Sequence[Axis],
-    sizes: dict[Axis, Size],
-    accesses: Sequence[Strides],
-    groups: Sequence[frozenset[Axis]],
-    fixed: frozenset[Axis],
-) -> tuple[list[Axis], dict[Axis, Axis]]:
-    """Merges neighbours of one group that every access walks as one; strides and sizes are updated in place."""
-    result: list[Axis] = []
-    for axis in order:
-        last = result[-1] if result else None
-        together = last is not None and any(last in group and axis in group for group in groups)
-        if last is not None and together and not {last, axis} & fixed and _one_walk(last, axis, sizes, accesses):
-            sizes[last] = product((sizes[last], sizes[axis]))
-            for strides in accesses:
-                strides[last] = strides[axis]
-        else:
-            result.append(axis)
-    return result, {axis: axis for axis in order}
-
-
-def _one_walk(outer: Axis, inner: Axis, sizes: Mapping[Axis, Size], accesses: Sequence[Strides]) -> bool:
-    return all(s[outer] == product((s[inner], sizes[inner])) for s in accesses)
+def _extent(shape: Sequence[Size], strides: Sequence[Size]) -> Size:
+    """How many elements lie between the first and the last. Raises NotAffine where that is no product."""
+    if tuple(strides) == contiguous_strides(shape):
+        return product(shape)
+    steps = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
+    if not all(isinstance(x, int) for step in steps for x in step):
+        raise NotAffine("elements of a strided tensor of free sizes")
+    return 1 + sum((int(size) - 1) * int(stride) for size, stride in steps)

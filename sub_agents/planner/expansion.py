@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...state.lowered import LoweredGraph, Node
-from . import activations, pointwise, products, reductions, views  # noqa: F401 - each registers its expansions
+from . import activations, moved, picked, pointwise, products, reductions, views, windows  # noqa: F401 - they register
 from .registry import DTYPES, EXPANSIONS, Operator, literal
 from .tensors import Call, Graph, Tensor, Uncovered
 
@@ -116,7 +116,7 @@ class _Expander:
         expansion = EXPANSIONS.get(f"{name}.{overload}") or EXPANSIONS.get(name)
         if expansion is None or node.name in self.left:
             raise Uncovered("no programs for it")
-        record = node.output or next((p.output for p in self.picks if p.args[0]["ref"] == node.name), None)
+        record = node.output or next((p.output for p in self._picks_of(node)), None)
         if record is None or record.dtype not in DTYPES:
             raise Uncovered(f"type {record.dtype if record else 'unknown'}")
         operator = Operator(
@@ -131,8 +131,13 @@ class _Expander:
             if isinstance(tensor, Tensor) and tensor.dtype not in DTYPES:
                 raise Uncovered(f"type {tensor.dtype}")
         result = expansion(operator)
+        if isinstance(result, tuple) and any(p.args[1] >= len(result) for p in self._picks_of(node)):
+            raise Uncovered("an output without programs")
         self._agrees(result, node)
         return result
+
+    def _picks_of(self, node: Node) -> list[Node]:
+        return [pick for pick in self.picks if pick.args[0]["ref"] == node.name]
 
     def _agrees(self, result: Any, node: Node) -> None:
         """An expansion that gives another shape or type than PyTorch is a gap, not an answer."""

@@ -286,9 +286,10 @@ def _operator_word(name: str) -> str:
 
 def _used(steps: list[Step]) -> Iterator[str]:
     for step in steps:
-        if isinstance(step, (LoopProgram, MatmulProgram)):
+        if isinstance(step, LoopProgram):
+            yield from step.reads
+        elif isinstance(step, MatmulProgram):
             yield from (load.value for load in step.loads)
-        if isinstance(step, MatmulProgram):
             yield from (each.value for each in (step.a, step.b, step.also) if each is not None)
         elif isinstance(step, ViewStep):
             yield step.base

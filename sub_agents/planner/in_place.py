@@ -44,7 +44,8 @@ def _overwritable(program: LoopProgram, source: str, target: str) -> bool:
     (store,) = (each for each in program.stores if each.value == source)
     loads = [load for load in program.loads if load.value == target]
     same = all(load.strides == store.strides and load.offset == 0 for load in loads)
-    if not loads or not same or store.into:
+    elsewhere = any(s.table == target for s in program.body)
+    if not loads or not same or store.into or elsewhere:
         return False
     if not any(program.reduced):
         return True
@@ -69,6 +70,7 @@ def _reads(step: Step, value: str) -> bool:
         return value in references([*step.args, *step.kwargs.values()])
     if isinstance(step, ViewStep):
         return step.base == value
-    factors = (step.a, step.b, step.also) if isinstance(step, MatmulProgram) else ()
-    operands = [each.value for each in factors if each is not None]
+    if isinstance(step, LoopProgram):
+        return value in step.reads
+    operands = [each.value for each in (step.a, step.b, step.also) if each is not None]
     return value in [*operands, *(load.value for load in step.loads)]

@@ -14,10 +14,12 @@ Axis = str
 
 @dataclass(frozen=True)
 class Index:
-    """`offset + sum(coefficient * axis)`; empty where the dimension has one element."""
+    """`offset + sum(coefficient * axis)`, empty where the dimension has one element; or what a statement computes."""
 
     terms: tuple[tuple[Axis, Size], ...] = ()
     offset: Size = 0
+    computed: str = ""
+    """Name of an integer statement that is the index, instead of all else."""
 
 
 IndexMap = tuple[Index, ...]
@@ -90,7 +92,7 @@ def strides_over(index_map: IndexMap, strides: Sequence[Size], axes: Sequence[Ax
 def reshape(index_map: IndexMap, before: Sequence[Size], after: Sequence[Size], sizes: Mapping[Axis, Size]) -> IndexMap:
     """The map of the same elements in another shape. Raises NeedSplit or NotAffine."""
     result: list[Index] = [Index()] * len(after)
-    for old, new in _groups(before, after):
+    for old, new in groups(before, after):
         if len(old) == 1 and len(new) == 1:
             result[new[0]] = index_map[old[0]]
             continue
@@ -105,7 +107,7 @@ def reshape(index_map: IndexMap, before: Sequence[Size], after: Sequence[Size], 
     return tuple(result)
 
 
-def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[tuple[list[int], list[int]]]:
+def groups(before: Sequence[Size], after: Sequence[Size]) -> list[tuple[list[int], list[int]]]:
     """The finest pairing of runs of dimensions with equal element counts; dimensions of size 1 are left out."""
     old = [d for d, size in enumerate(before) if size != 1]
     new = [d for d, size in enumerate(after) if size != 1]

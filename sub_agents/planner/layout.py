@@ -191,7 +191,7 @@ def _edges(members: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         if tensor in seen or tensor.kind == "matmul":
             continue
         seen.add(tensor)
-        for operand in tensor.operands:
+        for operand in tensor.operands[1:] if tensor.op == "gather" else tensor.operands:
             edges.append((tensor, operand))
             if operand.is_view:
                 waiting.append(operand)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...state.sizes import Size, product
+from .picked import gathered
 from .pointwise import Arithmetic, truth
 from .registry import Operator, as_operand, expands, is_float, literal
 from .tensors import Graph, Tensor, Uncovered
@@ -268,7 +269,7 @@ def _gather(op: Operator) -> Tensor:
     dim = op.arg(1, "dim") % len(x.shape)
     others_fit = all(a == b for d, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if d != dim)
     if index.shape[dim] != 1 or not others_fit or x.shape[dim] == 1:
-        raise Uncovered("gather of several elements")
+        return gathered(op.graph, x, dim, index)
     e = Arithmetic(op.graph, op.dtype)
     position = op.graph.iota(x.shape, dim)
     picked = op.graph.pointwise("eq", position, index, dtype="bool")

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import product, value
-from .emission import Emission, Emitter, loop_program, matmul_program
+from .assembly import loop_program, matmul_program
+from .emission import Emission, Emitter
 from .index_maps import NotAffine
 from .layout import Refused, Solver
 from .registry import BITS
@@ -16,6 +17,12 @@ THIN = 16
 """Rows or columns of a product up to which reading its factors takes most of the time."""
 MAX_RECOMPUTED = 16
 """Statements that may be computed again in another kernel to save writing and reading their result."""
+
+
+MOST_READ = 3
+"""Bytes read to compute an element that a gather reads, in its own bytes: storing and loading it again is as much."""
+MOST_REPEATED = 2
+"""How often a gather may read an element on average, and it still be computed anew each time."""
 
 
 @dataclass(eq=False)
@@ -150,6 +157,8 @@ class Grower:
         emission = self.fresh(region, sinks)
         if len(emission.matmuls) != len(region.matmuls):
             raise Refused("the product itself is not used")
+        if emission.matmuls and any(s.table for s in emission.body):
+            raise Refused("reading at computed places beside a product")
         if emission.matmuls:
             # Whether the epilogue keeps rows and columns together shows only when the record is written.
             self.program(region, self.fresh(region, sinks), "trial")
@@ -158,9 +167,10 @@ class Grower:
     def fresh(self, region: Region, sinks: Sequence[Tensor]) -> Emission:
         """The region's program for these sinks, before its axes are put in order. Raises Refused."""
         inside = frozenset(region.members)
+        carried = self._carried(region.members)
 
         def computed(tensor: Tensor) -> bool:
-            if tensor in inside:
+            if tensor in inside or tensor in carried:
                 return True
             return tensor.kind == "pointwise" and (region.solo or self.cheap(tensor))
 
@@ -180,22 +190,23 @@ class Grower:
         return self._cheap[tensor]
 
     def _recomputable(self, tensor: Tensor) -> bool:
-        steps, leaves, waiting = 0, set[Tensor](), [tensor]
-        seen: set[Tensor] = set()
-        while waiting:
-            current = waiting.pop()
-            if current in seen:
+        chain = _Chain.below(tensor)
+        return chain is not None and chain.steps <= MAX_RECOMPUTED and self._read(chain) <= self.bytes(tensor)
+
+    def _read(self, chain: "_Chain") -> int:
+        return sum(self.bytes(leaf) for leaf in chain.leaves)
+
+    def _carried(self, members: Sequence[Tensor]) -> frozenset[Tensor]:
+        """What gathers read and had better compute where they read it: not much more to read than it, once over."""
+        found: set[Tensor] = set()
+        for member in members:
+            source = base_of(member.operands[0]) if member.op == "gather" else member
+            chain = _Chain.below(source) if member.op == "gather" else None
+            if chain is None or chain.steps > MAX_RECOMPUTED or self.bytes(member) > MOST_REPEATED * self.bytes(source):
                 continue
-            seen.add(current)
-            if current.kind == "leaf":
-                leaves.add(current)
-            elif current.kind == "pointwise" or current.is_view:
-                steps += current.kind == "pointwise" and current.op not in ("literal", "iota")
-                waiting += current.operands
-            else:
-                return False
-        own = self.bytes(tensor)
-        return steps <= MAX_RECOMPUTED and sum(self.bytes(leaf) for leaf in leaves) <= own
+            if self._read(chain) <= MOST_READ * self.bytes(source):
+                found |= chain.inside
+        return frozenset(found)
 
     def bytes(self, tensor: Tensor) -> int:
         """Bytes of all its elements at the hinted sizes."""
@@ -224,3 +235,30 @@ class Grower:
     def reads(self, region: Region) -> list[Tensor]:
         """What a region's kernel loads, operands of a product included."""
         return [*region.reads, *(operand for product_of in region.matmuls for operand in product_of.operands)]
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A pointwise tensor with all that is computed for it from tensors in memory."""
+
+    steps: int
+    leaves: frozenset[Tensor]
+    inside: frozenset[Tensor]
+
+    @classmethod
+    def below(cls, tensor: Tensor) -> "_Chain | None":
+        """None where anything but pointwise operators and views stands behind it."""
+        steps, seen, waiting = 0, set[Tensor](), [tensor]
+        while waiting:
+            current = waiting.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            if current.kind == "leaf":
+                continue
+            if current.kind != "pointwise" and not current.is_view:
+                return None
+            steps += current.kind == "pointwise" and current.op not in ("literal", "iota")
+            waiting += current.operands
+        leaves = frozenset(each for each in seen if each.kind == "leaf")
+        return cls(steps, leaves, frozenset(each for each in seen if each.kind == "pointwise"))

@@ -40,6 +40,10 @@ def traffic_bytes(step: LoopProgram | MatmulProgram, plan: ForwardPlan) -> int:
     for access in accesses:
         walked = [s for s, stride in zip(step.space, access.strides, strict=True) if stride != 0]
         total += value(product(walked), hints) * BITS.get(access.dtype, 32) // 8
+    if isinstance(step, LoopProgram):
+        points = value(product(step.space), hints)
+        for table in step.tables.values():
+            total += min(value(table.extent, hints), points) * BITS.get(table.dtype, 32) // 8
     if isinstance(step, MatmulProgram):
         factors = ((step.a, (step.m, step.k)), (step.b, (step.k, step.n)), (step.also, (step.k, step.n)))
         for operand, rows in factors:

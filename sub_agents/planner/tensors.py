@@ -1,8 +1,8 @@
 """The planner's own graph: tensors made by few kinds of primitives, with views as index maps.
 
 `leaf` is in memory before the forward pass or made by a PyTorch call; `pointwise` has operands of its own shape or
-literals; `reduce` keeps its reduced dimensions with size 1; `matmul` is `(*batch, m, k) @ (*batch, k, n)`; the rest
-are views of one operand.
+literals (but the first of a `gather`, which is read wherever the others say); `reduce` keeps its reduced dimensions
+with size 1; `matmul` is `(*batch, m, k) @ (*batch, k, n)`; the rest are views of one operand.
 """
 
 from collections.abc import Sequence
@@ -121,6 +121,15 @@ class Graph:
         if shape[dim] == 1:
             return self.pointwise("literal", 0, dtype=dtype, shape=shape)
         return self._add("pointwise", shape, dtype, op="iota", dims=(dim,))
+
+    def gather(
+        self, source: Tensor, indices: "Sequence[Tensor | int]", shape: Sequence[Size], guard: "Tensor | bool" = True
+    ) -> Tensor:
+        """The source's element at one index a dimension; anything where the guard is false, indices included.
+
+        Indices and guard have the shape of the result. Where the guard holds, indices must be in bounds.
+        """
+        return self._add("pointwise", shape, source.dtype, op="gather", args=(source, guard, *indices))
 
     def reduce(self, op: str, x: Tensor, dims: Sequence[int], dtype: str) -> Tensor:
         """Reduces dimensions larger than 1, keeping them with size 1; the caller handles those of size 1."""

@@ -227,7 +227,7 @@ def _host(column: ColumnText, stages: list[Stage], numbers: list[int]) -> Host:
     kept = product((outer, inner))
     divisors = [str(space.sizes[INNER][-1])] if space.sizes[INNER] else []
     kernels = tuple(Kernel(stage.name) for stage in stages)
-    device = f"{identifier(program.loads[0].value)}.device" if program.loads else '"cuda"'
+    device = f"{identifier(program.reads[0])}.device" if program.reads else '"cuda"'
     room = f"({kept}) * {split * partial_bytes(flow)}"
     workspaces = [f"workspace{n} = torch.empty({room}, dtype=torch.uint8, device={device})" for n in numbers]
     chunks = [f"chunks = max(1, -(-({space.total(REDUCED)}) // {threads // lanes}))"] if column.keep else []

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...state.program import Statement
-from .cuda_names import identifier
+from .cuda_names import identifier, pointer_of
 from .cuda_types import STORAGE, compute_type, converted, is_float, literal, promoted, size_text
 
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -82,6 +82,8 @@ class Printer:
             return f"{self.operand(condition, 'bool')} ? {self.operand(a, dtype)} : {self.operand(b, dtype)}"
         if op == "clamp":
             return self._clamp(statement)
+        if op == "gather":
+            return self._gathered(statement)
         if op in _COMPARISONS or op in _LOGICAL or op in ("logical_not", "isnan", "isinf"):
             return self._predicate(statement)
         if len(statement.args) == 1:
@@ -111,6 +113,12 @@ class Printer:
         source = statement.args[0]
         rounds = dtype in ("float16", "bfloat16") and not (isinstance(source, str) and self.dtypes.get(source) == dtype)
         return f"to_float(to_{dtype}({text}))" if rounds else text
+
+    def _gathered(self, statement: Statement) -> str:
+        """Lanes past the end of the space compute with any index: the bound holds for them too."""
+        index, guard = self.operand(statement.args[0], "int64"), self.operand(statement.args[1], "bool")
+        bound = size_text(statement.extent, "long long")
+        return read(statement.dtype, f"gathered({pointer_of(statement.table)}, {index}, {guard}, {bound})")
 
     def _clamp(self, statement: Statement) -> str:
         x, low, high = statement.args

@@ -37,3 +37,8 @@ def identifier(name: str) -> str:
     if not text or text[0].isdigit():
         text = f"v{text}"
     return f"{text}_" if text in RESERVED else text
+
+
+def pointer_of(value: str) -> str:
+    """The kernel argument for a value in memory."""
+    return f"{identifier(value)}_data"

@@ -12,7 +12,7 @@ from ...state.program import LoopProgram
 from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .cuda_names import identifier
+from .cuda_names import identifier, pointer_of
 from .cuda_prelude import prelude
 from .cuda_space import INT_LIMIT, Access, Space, narrow, reads_of, spans, symbols_of
 from .cuda_types import BYTES, STORAGE
@@ -104,6 +104,11 @@ def parameters(program: LoopProgram, space: Space, setting: Setting, more: Seque
     for load in space.loads:
         alone = "" if load.value in shared else "__restrict__ "
         texts.setdefault(load.pointer, f"const {STORAGE[load.dtype]}* {alone}{load.pointer}")
+    for statement in program.body:
+        if statement.table:
+            alone = "" if statement.table in shared else "__restrict__ "
+            pointer = pointer_of(statement.table)
+            texts.setdefault(pointer, f"const {STORAGE[statement.dtype]}* {alone}{pointer}")
     for store in space.stores:
         alone = "" if store.value in shared else "__restrict__ "
         texts.setdefault(store.pointer, f"{STORAGE[store.dtype]}* {alone}{store.pointer}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ...state.program import REDUCTIONS, Load, LoopProgram, Statement, Store
 from ...state.sizes import Size, factors, product, value
-from .cuda_names import identifier
+from .cuda_names import pointer_of
 from .cuda_types import size_text
 
 INT_LIMIT = 2**31 - 2**28
@@ -30,7 +30,7 @@ class Access:
     @property
     def pointer(self) -> str:
         """The kernel argument."""
-        return f"{identifier(self.value)}_data"
+        return pointer_of(self.value)
 
     def constant(self, group: str) -> bool:
         """Whether every point of the group touches the same element."""
@@ -172,12 +172,13 @@ def symbols_of(program: LoopProgram) -> tuple[str, ...]:
     sizes.extend(load.offset for load in program.loads)
     for statement in program.body:
         sizes.extend(arg for arg in statement.args if isinstance(arg, str) and arg not in names)
+        sizes.append(statement.extent)
     return tuple(sorted({symbol for size in sizes for symbol in factors(size)[1]}))
 
 
 def reads_of(program: LoopProgram) -> tuple[str, ...]:
     """Values that the program loads, in order of first use."""
-    return tuple(dict.fromkeys(load.value for load in program.loads))
+    return program.reads
 
 
 def dtypes_of(program: LoopProgram) -> dict[str, str]:

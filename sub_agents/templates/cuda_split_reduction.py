@@ -183,7 +183,7 @@ def _host(row: RowText, stages: list[Stage], threads: int, numbers: list[int]) -
     name, total, split = identifier(program.name), space.total(ROWS), number(row.setting, "split")
     kernels = tuple(Kernel(stage.name) for stage in stages)
     variables = ", ".join(kernel.variable for kernel in kernels)
-    device = f"{identifier(program.loads[0].value)}.device" if program.loads else '"cuda"'
+    device = f"{identifier(program.reads[0])}.device" if program.reads else '"cuda"'
     spaces = [
         f"workspace{n} = torch.empty(({total}) * {split * _partial_bytes(row, n)}, dtype=torch.uint8, device={device})"
         for n in numbers

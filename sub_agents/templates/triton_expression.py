@@ -290,6 +290,6 @@ def prints(op: str, dtype: str, terms: tuple[Term, ...]) -> bool:
     if op not in (*UNARY, *BINARY, *TERNARY, *OTHER):
         return False
     try:
-        return bool(Printer().expression(op, dtype, terms)) if op != "iota" else True
+        return op in ("iota", "gather") or bool(Printer().expression(op, dtype, terms))
     except KeyError:
         return False

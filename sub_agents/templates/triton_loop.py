@@ -89,7 +89,7 @@ def definitions(program: LoopProgram) -> tuple[Load | Statement, ...]:
 
 def reads(program: LoopProgram) -> tuple[str, ...]:
     """Values that the kernel reads, in order of first use."""
-    return tuple(dict.fromkeys(load.value for load in program.loads))
+    return program.reads
 
 
 def symbols(program: LoopProgram, values: Mapping[str, tuple[tuple[Size, ...], str]]) -> tuple[str, ...]:
@@ -325,11 +325,26 @@ class TileCode:
             if side is self.outer:
                 index = f"({index} + tl.zeros({self.printer.unit}, tl.int32))"
             return f"{target} = {index}.to({TYPES[computed(statement.dtype)]})"
+        if statement.op == "gather":
+            return f"{target} = {self._gathered(statement)}"
         terms = tuple(self.term(arg) for arg in statement.args)
         if self.divides_by_fewer(statement):
             inverse = self.printer.divide(self.printer.full("1.0", "float32"), self.printer.tensor(terms[1], "float32"))
             return f"{target} = {self.printer.tensor(terms[0], 'float32')} * ({inverse})"
         return f"{target} = {self.printer.expression(statement.op, statement.dtype, terms)}"
+
+    def _gathered(self, statement: Statement) -> str:
+        """An element of a table, read where the tile is within the space and the guard holds."""
+        index, guard = (self.term(arg) for arg in statement.args)
+        varies = self.varies[statement.name]
+        own = self.varies.get(str(statement.args[0]), (False, False))
+        # The guard may vary where the index does not: a mask must fit its pointer's shape.
+        pointer = f"{statement.table}_ptr + {self.printer.tensor(index, index.dtype)}"
+        pointer += " + row * 0" * (varies[0] and not own[0]) + " + column * 0" * (varies[1] and not own[1])
+        mask = [part for part in (self._mask(varies), guard.text if guard.literal is None else "") if part]
+        arguments = [pointer, *([f"mask={' & '.join(mask)}, other=0"] if mask else [])]
+        text = f"tl.load({', '.join(arguments)})"
+        return text if self.dtypes[statement.name] == statement.dtype else f"{text}.to(tl.float32)"
 
     def divides_by_fewer(self, statement: Statement) -> bool:
         """Whether a tile is divided by something that is constant along it: then one division a row is enough.

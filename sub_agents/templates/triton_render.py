@@ -55,7 +55,7 @@ def allocations(program: LoopProgram, values: Values) -> list[str]:
 
 def allocation(program: LoopProgram, name: str, shape: tuple[Size, ...], dtype: str) -> str:
     """A host line that makes an empty tensor where the kernel's inputs are."""
-    device = f"{reads(program)[0]}.device" if program.loads else 'torch.device("cuda")'
+    device = f"{reads(program)[0]}.device" if reads(program) else 'torch.device("cuda")'
     sizes = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
     return f"{name} = torch.empty(({sizes}), dtype=torch.{dtype}, device={device})"
 

@@ -76,7 +76,7 @@ def run_step(step: Step, tensors: Tensors, symbols: Mapping[str, int], plan: For
 def _run_loop(program: LoopProgram, tensors: Tensors, symbols: Mapping[str, int], plan: ForwardPlan) -> Tensors:
     space = [value(s, symbols) for s in program.space]
     names = {load.name: _gather(tensors, load, space, symbols) for load in program.loads}
-    _run_body(program, names, space, symbols)
+    _run_body(program, names, space, symbols, tensors)
     made = _run_stores(program, names, space, symbols, plan)
     over = {store.value: tensors[store.into] for store in program.stores if store.into}
     return {name: over[name].copy_(found) if name in over else found for name, found in made.items()}
@@ -93,7 +93,7 @@ def _run_matmul(program: MatmulProgram, tensors: Tensors, symbols: Mapping[str, 
     names["acc"] = a @ b
     if program.also is not None:
         names["acc_1"] = a @ _gather(tensors, program.also, [*batch, k, n], symbols).to(wide)
-    _run_body(program, names, space, symbols)
+    _run_body(program, names, space, symbols, tensors)
     return _run_stores(program, names, space, symbols, plan)
 
 
@@ -117,7 +117,7 @@ def _offsets(strides: Sequence[Size], space: Sequence[int], symbols: Mapping[str
     return offsets.expand(list(space)).contiguous()
 
 
-def _run_body(program: Any, names: Tensors, space: Sequence[int], symbols: Mapping[str, int]) -> None:
+def _run_body(program: Any, names: Tensors, space: Sequence[int], symbols: Mapping[str, int], tensors: Tensors) -> None:
     levels: dict[str, int] = {}
     for statement in program.body:
         assert statement.name not in names, f"{statement.name} is defined twice"
@@ -131,7 +131,22 @@ def _run_body(program: Any, names: Tensors, space: Sequence[int], symbols: Mappi
             levels[statement.name] = statement.level + 1
             continue
         levels[statement.name] = statement.level
+        if statement.op == "gather":
+            assert value(statement.extent, symbols) <= _storage(tensors[statement.table])[0].numel()
+            names[statement.name] = _picked(tensors[statement.table], statement, args, space).to(dtype)
+            continue
         names[statement.name] = _pointwise(statement, args, space, dtype)
+
+
+def _picked(table: torch.Tensor, statement: Any, args: list[Any], space: Sequence[int]) -> torch.Tensor:
+    """Elements of a table where the guard holds; an index out of bounds there is an error."""
+    assert str(table.dtype) == f"torch.{statement.dtype}"
+    flat, first = _storage(table)
+    index, guard = (torch.as_tensor(a).expand(list(space)) for a in args)
+    assert not index.dtype.is_floating_point
+    assert guard.dtype == torch.bool
+    found = flat[torch.where(guard, index.long() + first, first)] if flat.numel() else flat.new_zeros(list(space))
+    return torch.where(guard, found, torch.zeros_like(found))
 
 
 def _argument(arg: Any, names: Tensors, symbols: Mapping[str, int]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from programs import examples
+from programs.moving import moving
 
 from warpsmith.state.lowered import Symbol, Value
 from warpsmith.state.program import ForwardPlan, Load, LoopProgram, Statement, Store
@@ -306,6 +307,7 @@ def cases() -> dict[str, Case]:
         ),
         "sum_free_long": free(examples.EXAMPLES["sum_all_symbolic"], torch.randn(70001)),
     }
+    made |= {name: moving(name) for name in ("padded", "joined_sum", "largest_wide", "gathered_at_best")}
     for name, plan in examples.EXAMPLES.items():
         if plan.steps[0].kind == "loop":
             made[name] = plan, examples.inputs(name)

@@ -22,6 +22,7 @@ import torch
 from programs import examples
 from programs.cover import cover_over
 from programs.interpreter import run_plan
+from programs.moving import moving
 from programs.sheets import H200
 from programs.triton_loop_cases import Case, cases
 
@@ -127,6 +128,8 @@ LARGE = {
     "argmax_rows": examples.EXAMPLES["argmax_rows"],
     "gate": examples.EXAMPLES["transposed_bf16_two_outputs"],
     "group_norm": examples.EXAMPLES["group_norm"],
+    "windows": moving("largest_3x3")[0],
+    "chosen_rows": moving("joined_sum")[0],
 }
 
 

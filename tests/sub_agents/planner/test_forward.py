@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from programs.interpreter import run_plan
+from programs.moving import MOVING
 from programs.references import CASES
 
 from warpsmith.state.lowered import LoweredGraph
@@ -269,3 +270,18 @@ def test_what_no_kernel_expresses_stays_in_pytorch(name: str) -> None:
     plan, module, inputs = planned(name)
     assert plan.uncovered
     assert_same(run_plan(plan, inputs), module(*inputs))
+
+
+@pytest.mark.parametrize("name", [name for name in MOVING if name != "largest_and_where"])
+def test_what_moves_and_what_windows_read_is_left_to_no_library(name: str) -> None:
+    fixed = name == "averaged_blocks"  # Whether the windows are all alike depends on the sizes.
+    assert planned(name, fixed)[0].uncovered == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [("joined", 1), ("stacked", 1), ("padded", 1), ("largest_of_relu", 1), ("by_channel", 1), ("embedded_norm", 1)],
+)
+def test_what_is_moved_is_computed_where_it_is_written(name: str, kernels: int) -> None:
+    plan, _, _ = planned(name)
+    assert [step.kind for step in plan.steps] == ["loop"] * kernels

@@ -1,0 +1,86 @@
+"""References whose results lie elsewhere than their operands, or are read through windows; `CASES` has them too."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from programs.references import CASES, case, draw, layer
+from torch import nn
+
+from warpsmith.state.program import ForwardPlan
+from warpsmith.sub_agents.planner import forward_plan
+from warpsmith.tools.worker.lowering import lower
+
+_KNOWN = set(CASES)
+
+
+def half(*shape: int) -> torch.Tensor:
+    return draw(*shape, dtype=torch.float16)
+
+
+# Moved.
+case("flipped", lambda self, x: x.flip(1) * 2 + x, lambda: [draw(4, 7)])
+case("flipped_twice", lambda self, x: (x.t() + 1).flip(0, 1), lambda: [draw(4, 7)])
+case("rolled", lambda self, x: torch.roll(x, 3, 1), lambda: [draw(4, 7)])
+case("joined", lambda self, x, y: torch.cat([x.relu(), y + 1, x], 1) * 3, lambda: [draw(5, 3), draw(5, 4)])
+case("joined_first", lambda self, x, y: torch.cat([x, y.t()], 0), lambda: [draw(3, 5), draw(5, 4)])
+case("joined_types", lambda self, x, y: torch.cat([x, y], 1), lambda: [half(5, 3), draw(5, 4)])
+case("joined_sum", lambda self, x, y: torch.cat([x, y], 1).sum(1), lambda: [draw(5, 3), draw(5, 4)])
+case("stacked", lambda self, x, y: torch.stack([x + y, x - y], -1).flatten(-2), lambda: [draw(5, 6), draw(5, 6)])
+case("padded", lambda self, x: F.pad(x.exp(), (1, 2, 0, 3), value=-1.0), lambda: [draw(2, 3, 4)])
+case("cropped", lambda self, x: F.pad(x, (-1, 2, 0, -1)), lambda: [draw(2, 3, 4)])
+case("reflected", lambda self, x: F.pad(x, (2, 1), mode="reflect"), lambda: [draw(2, 3, 6)])
+case("padded_halves", lambda self, x: F.pad(x, (1, 1)), lambda: [half(3, 8)])
+case("widened", lambda self, x: F.interpolate(x, scale_factor=2, mode="nearest") + 1, lambda: [draw(2, 3, 4, 5)])
+case("shifted", lambda self, x: F.pad(x, (1, -1)) - x, lambda: [draw(3, 8)])
+
+# Picked.
+case("embedded", lambda self, i: F.embedding(i, self.table).relu(), lambda: [torch.arange(6).view(2, 3)], table=(7, 5))
+case(
+    "embedded_norm",
+    lambda self, i: F.layer_norm(F.embedding(i, self.table), (8,)),
+    lambda: [torch.arange(6).view(2, 3)],
+    table=(7, 8),
+)
+case("chosen", lambda self, x, i: x.index_select(1, i) * 2, lambda: [draw(3, 5), torch.tensor([4, 0, 2])])
+case("indexed", lambda self, x, i: x[i], lambda: [draw(5, 3, 2), torch.tensor([[4, -1], [0, 2]])])
+case(
+    "indexed_apart",
+    lambda self, x, i, j: x[i, :, j] + 1,
+    lambda: [draw(5, 3, 4), torch.tensor([4, 0]), torch.tensor([1, -2])],
+)
+case(
+    "indexed_side_by_side",
+    lambda self, x, i, j: x[:, i, j],
+    lambda: [draw(5, 3, 4), torch.tensor([[2], [0]]), torch.tensor([1, 3])],
+)
+case("gathered", lambda self, x, i: x.gather(1, i), lambda: [draw(3, 5), torch.tensor([[4, 0], [1, 1], [2, 3]])])
+case("gathered_at_best", lambda self, x, y: y.gather(1, x.argmax(1, keepdim=True)), lambda: [draw(3, 5), draw(3, 5)])
+case("on_the_diagonal", lambda self, x: x.diagonal(1, -2, -1) * 2, lambda: [draw(2, 4, 5)])
+case("trace", lambda self, x: torch.trace(x), lambda: [draw(5, 5)])
+
+# Windows.
+case("largest_3x3", lambda self, x: F.max_pool2d(x, 3, 2, 1), lambda: [draw(2, 3, 7, 8)])
+case("largest_of_relu", lambda self, x: F.max_pool2d(x.relu(), 2).sigmoid(), lambda: [draw(2, 3, 6, 8)])
+case("largest_wide", lambda self, x: F.max_pool2d(x, (4, 5), (2, 1), (1, 2), 1), lambda: [draw(2, 3, 9, 9)])
+case("largest_ceiled", lambda self, x: F.max_pool1d(x, 2, 2, ceil_mode=True), lambda: [draw(2, 3, 7)])
+case("largest_3d", lambda self, x: F.max_pool3d(x, 2), lambda: [draw(1, 2, 4, 6, 4)])
+case("largest_dilated", lambda self, x: F.max_pool2d(x, 2, 1, 1, 2), lambda: [draw(2, 3, 6, 6)])
+case("averaged", lambda self, x: F.avg_pool2d(x, 3, 2, 1), lambda: [draw(2, 3, 7, 8)])
+case("averaged_inside", lambda self, x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), lambda: [draw(2, 3, 7, 8)])
+case("averaged_ceiled", lambda self, x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), lambda: [draw(2, 3, 6, 7)])
+case("averaged_wide", lambda self, x: F.avg_pool1d(x, 12, 3), lambda: [draw(2, 3, 30)])
+case("averaged_blocks", lambda self, x: F.adaptive_avg_pool2d(x, (2, 3)), lambda: [draw(2, 3, 4, 6)])
+case("patches", lambda self, x: F.unfold(x, 3), lambda: [draw(2, 3, 5, 6)])
+case("largest_and_where", lambda self, x: F.max_pool2d(x, 2, return_indices=True), lambda: [draw(2, 3, 6, 8)])
+layer("by_channel", lambda: nn.Conv2d(3, 3, 3, padding=1, groups=3), lambda: [draw(2, 3, 5, 6)])
+layer("by_channel_wide", lambda: nn.Conv1d(3, 3, 10, stride=2, groups=3), lambda: [draw(2, 3, 31)])
+
+MOVING = tuple(name for name in CASES if name not in _KNOWN)
+"""Their names."""
+
+
+def moving(name: str) -> tuple[ForwardPlan, list[Any]]:
+    """The plan of one of them, and its inputs."""
+    module, inputs = CASES[name]()
+    return forward_plan(lower(module, inputs)), inputs
