@@ -52,7 +52,8 @@ class Statement(Record):
     dimension.
 
     `dtype` is the type that PyTorch would give the result. Arithmetic on float16 and bfloat16 is done in float32, and
-    only a `cast` or a store rounds: PyTorch's own rounding between fused operators is not reproduced.
+    only a `cast` or a store rounds: PyTorch's own rounding between fused operators is not reproduced. `index` is an
+    integer as wide as a kernel's own indices; where it is divided, the result matters for positive numbers only.
     """
 
     name: str

@@ -6,6 +6,8 @@ from ...state.sizes import Size
 from .index_maps import Axis, Index, IndexMap, contiguous_strides, groups
 from .tensors import Tensor
 
+INDEX = "index"
+"""Of what is computed from axes and sizes alone; indices that are data may be int64."""
 Number = str | int
 """The name of a statement, a symbolic size, or a literal."""
 Say = Callable[[str, tuple[Number, ...], str, int], str]
@@ -13,11 +15,10 @@ Say = Callable[[str, tuple[Number, ...], str, int], str]
 
 
 class Addresses:
-    """Writes each statement once. `dtype` is int64 where sizes may pass the range of an int."""
+    """Writes each statement once."""
 
-    def __init__(self, say: Say, dtype: str) -> None:
+    def __init__(self, say: Say) -> None:
         self._say = say
-        self._dtype = dtype
         self._made: dict[tuple[str, Number, Number], str] = {}
         self._known: dict[str, tuple[str, int]] = {}
         """Dtype and level of each integer statement used here."""
@@ -71,9 +72,9 @@ class Addresses:
     def _along(self, axis: Axis) -> str:
         key = ("iota", axis, 0)
         if key not in self._made:
-            name = self._say("iota", (axis,), self._dtype, 0)
+            name = self._say("iota", (axis,), INDEX, 0)
             self._made[key] = name
-            self._known[name] = (self._dtype, 0)
+            self._known[name] = (INDEX, 0)
         return self._made[key]
 
     def add(self, a: Number, b: Number) -> Number:
@@ -101,9 +102,8 @@ class Addresses:
     def _counted(self, op: str, a: Number, b: Number) -> str:
         key = (op, a, b)
         if key not in self._made:
-            # A symbolic size is an int64, and so is what it is combined with.
-            kinds = [self._known.get(x, ("int64", 0))[0] for x in (a, b) if isinstance(x, str)]
-            dtype = "int64" if "int64" in kinds else self._dtype
+            wide = any(self._known[x][0] == "int64" for x in (a, b) if x in self._known)
+            dtype = "int64" if wide else INDEX
             level = max(self.level(a), self.level(b))
             name = self._say(op, (a, b), dtype, level)
             self._made[key] = name

@@ -13,7 +13,6 @@ from .tensors import Literals, Tensor
 MAX_STATEMENTS = 200
 MAX_LOADS = 24
 MAX_STORES = 8
-INT32_LIMIT = 2**31
 
 Strides = dict[Axis, Size]
 
@@ -56,9 +55,7 @@ class Emitter:
         self._names: set[str] = set()
         self._levels: dict[str, int] = {}
         self._unordered = frozenset(layout.sizes) - layout.reduced
-        extent = product(layout.sizes.values())
-        narrow = isinstance(extent, int) and extent < INT32_LIMIT
-        self._addresses = Addresses(self._counted, "int32" if narrow else "int64")
+        self._addresses = Addresses(self._counted)
         self._guard: str | bool = True
         """Where what is being written is used at all: nothing is read from a table elsewhere."""
         self._elsewhere = 0

@@ -1,14 +1,14 @@
-"""Elements at other places: flips, concatenation, padding, resizing by repetition."""
+"""Elements at other places: flips, concatenation, padding."""
 
 from collections.abc import Mapping, Sequence
 
-from ...state.sizes import Size, product, quotient
+from ...state.sizes import Size, product
+from .addresses import INDEX
 from .registry import Operator, cast, expands
 from .tensors import Graph, Literals, Tensor, Uncovered
 
 MOST_PARTS = 8
 """Tensors that are put together in one kernel."""
-INT32_LIMIT = 2**31
 
 
 def whole(size: Size) -> int:
@@ -19,18 +19,16 @@ def whole(size: Size) -> int:
 
 
 def places(graph: Graph, shape: Sequence[Size], dim: int) -> Tensor:
-    """The index along a dimension, in the narrowest type that is sure to hold element counts like these."""
-    elements = product(shape)
-    return graph.iota(shape, dim, "int32" if isinstance(elements, int) and elements < INT32_LIMIT else "int64")
+    """The index along a dimension."""
+    return graph.iota(shape, dim, INDEX)
 
 
 def counted(graph: Graph, op: str, a: Tensor | Literals, b: Tensor | Literals) -> Tensor:
     """Index arithmetic; steps that change nothing are left out."""
     if isinstance(a, Tensor) and type(b) is int and (op, b) in (("add", 0), ("sub", 0), ("mul", 1), ("floor_div", 1)):
         return a
-    kinds = [x.dtype for x in (a, b) if isinstance(x, Tensor)]
-    wide = "int64" in kinds or any(isinstance(x, str) for x in (a, b))
-    return graph.pointwise(op, a, b, dtype="int64" if wide else "int32")
+    wide = any(isinstance(x, Tensor) and x.dtype == "int64" for x in (a, b))
+    return graph.pointwise(op, a, b, dtype="int64" if wide else INDEX)
 
 
 def within(graph: Graph, index: Tensor, low: bool, size: Size | None) -> Tensor | bool:
@@ -140,29 +138,6 @@ def _pad(op: Operator) -> Tensor:
     guard = every(graph, guards)
     fill = cast(graph, op.arg(2, "value", 0) or 0, op.dtype)
     return graph.reshape(guarded(graph, guard, taken(graph, x, compact, moved, guard), fill), op.shape)
-
-
-@expands("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def _nearest(op: Operator) -> Tensor:
-    graph, x = op.graph, op.tensor(0)
-    dims = [d for d in range(2, len(x.shape)) if op.shape[d] != x.shape[d]]
-    factors = {d: _factor(op, x, d) for d in dims}
-    compact = Compact(op.shape, dims)
-    moved = {
-        compact.place(d): counted(graph, "floor_div", places(graph, compact.shape, compact.place(d)), factors[d])
-        for d in dims
-    }
-    return graph.reshape(taken(graph, x, compact, moved), op.shape) if dims else copied(graph, x)
-
-
-def _factor(op: Operator, x: Tensor, dim: int) -> int:
-    """How often each element is repeated. Raises Uncovered where that is no whole number."""
-    times = quotient(op.shape[dim], x.shape[dim])
-    scales = op.arg(2, "scale_factors") if ".vec" in op.name else op.args[2:]
-    given = [s for s in scales or () if s is not None]
-    if not isinstance(times, int) or (given and given[min(dim - 2, len(given) - 1)] != times):
-        raise Uncovered("resizing by a fraction")
-    return times
 
 
 def copied(graph: Graph, x: Tensor) -> Tensor:

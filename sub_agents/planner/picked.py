@@ -5,7 +5,7 @@ from typing import Any
 
 from ...state.sizes import Size
 from .moved import Compact, counted, every, guarded, places, taken, whole, within
-from .registry import INTEGERS, Operator, expands
+from .registry import INTEGERS, Operator, cast, expands
 from .tensors import Graph, Tensor, Uncovered, broadcast_shape
 
 
@@ -20,10 +20,13 @@ def wrapped(graph: Graph, index: Tensor, size: Size) -> Tensor:
     return graph.pointwise("where", negative, counted(graph, "add", index, size), index, dtype=index.dtype)
 
 
-def _integers(index: Any) -> Tensor:
-    if not isinstance(index, Tensor) or index.dtype not in INTEGERS:
+def _integers(graph: Graph, index: Any) -> Tensor:
+    """Indices that are data: as wide as they can be, since they are multiplied. Bytes would be a mask."""
+    if not isinstance(index, Tensor) or index.dtype not in INTEGERS or index.dtype == "uint8":
         raise Uncovered("indices that are no integers")
-    return index
+    found = cast(graph, index, "int64")
+    assert isinstance(found, Tensor)
+    return found
 
 
 def _along(op: Operator, x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -44,18 +47,18 @@ def _along(op: Operator, x: Tensor, dim: int, index: Tensor) -> Tensor:
 @expands("index_select")
 def _index_select(op: Operator) -> Tensor:
     x = op.tensor(0)
-    return _along(op, x, op.arg(1, "dim") % len(x.shape), _integers(op.tensor(2, "index")))
+    return _along(op, x, op.arg(1, "dim") % len(x.shape), _integers(op.graph, op.tensor(2, "index")))
 
 
 @expands("embedding")
 def _embedding(op: Operator) -> Tensor:
-    return _along(op, op.tensor(0, "weight"), 0, _integers(op.tensor(1, "indices")))
+    return _along(op, op.tensor(0, "weight"), 0, _integers(op.graph, op.tensor(1, "indices")))
 
 
 @expands("index")
 def _index(op: Operator) -> Tensor:
     graph, x, given = op.graph, op.tensor(0), op.arg(1, "indices")
-    chosen = {d: _integers(index) for d, index in enumerate(given) if index is not None}
+    chosen = {d: _integers(graph, index) for d, index in enumerate(given) if index is not None}
     dims = list(chosen)
     if len(dims) == 1:
         (dim,) = dims
@@ -87,7 +90,7 @@ def _placed(graph: Graph, index: Tensor, shape: Sequence[Size], first: int) -> T
 
 @expands("take_along_dim")
 def _take_along(op: Operator) -> Tensor:
-    return gathered(op.graph, op.tensor(0), op.arg(2, "dim"), _integers(op.tensor(1, "indices")))
+    return gathered(op.graph, op.tensor(0), op.arg(2, "dim"), _integers(op.graph, op.tensor(1, "indices")))
 
 
 def gathered(graph: Graph, x: Tensor, dim: int, index: Tensor) -> Tensor:

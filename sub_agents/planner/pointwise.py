@@ -3,7 +3,9 @@
 import math
 
 from .registry import (
+    BITS,
     EXPANSIONS,
+    INTEGERS,
     Operator,
     as_operand,
     cast,
@@ -170,6 +172,16 @@ def truth(graph: Graph, x: Operand) -> Operand:
 @expands("logical_and", "logical_or", "logical_xor", "logical_not")
 def _logical(op: Operator) -> Tensor:
     return op.graph.pointwise(op.name.split(".")[0], *(truth(op.graph, x) for x in op.args), dtype="bool")
+
+
+@expands("__lshift__", "__rshift__", "bitwise_left_shift", "bitwise_right_shift")
+def _shift(op: Operator) -> Tensor:
+    """By a number: a product, or a quotient that rounds down, as an arithmetic shift does."""
+    amount = op.arg(1, "other")
+    if not isinstance(amount, int) or not 0 <= amount < BITS[op.dtype] - 1 or op.dtype not in INTEGERS:
+        raise Uncovered("a shift by other than a number")
+    name = "mul" if "left" in op.name or "lshift" in op.name else "floor_div"
+    return op.graph.pointwise(name, op.tensor(0), 1 << amount, dtype=op.dtype)
 
 
 @expands("bitwise_not")

@@ -276,6 +276,36 @@ def _gather(op: Operator) -> Tensor:
     return _labelled(e, reduced(op.graph, "reduce_sum", e.where(picked, x, 0), [dim], e.wide))
 
 
+@expands("_native_batch_norm_legit_functional")
+def _training_batch_norm(op: Operator) -> tuple[Tensor, ...]:
+    """Statistics of the batch, and the running ones moved towards them."""
+    e, x, graph = Arithmetic(op.graph, op.dtype), op.tensor(0), op.graph
+    momentum = op.arg(6, "momentum")
+    if not op.arg(5, "training") or momentum is None or len(x.shape) < 2:
+        raise Uncovered("batch norm without a momentum")
+    weight, bias = (_per_channel(graph, op.arg(i, name), x.shape, 1) for i, name in ((1, "weight"), (2, "bias")))
+    dims = [d for d in range(len(x.shape)) if d != 1]
+    found, centre, deviation = variance(e, x, dims, 0)
+    spread = e("rsqrt", e("add", found, op.arg(7, "eps")))
+    result = _affine(e, e("mul", deviation, spread), weight, bias)
+    size = count(e, x, dims)
+    if size == 1.0:
+        raise Uncovered("batch norm of single elements")
+    # The running variance is that of a sample.
+    share = size / (size - 1.0) if isinstance(size, float) else e("div", size, e("sub", size, 1.0))
+    unbiased = e("mul", found, share)
+    running = [
+        _moved(e, graph.squeeze(new, dims), op.tensor(i, name), momentum)
+        for i, name, new in ((3, "running_mean", centre), (4, "running_var", unbiased))
+    ]
+    return (result, graph.squeeze(centre, dims), graph.squeeze(spread, dims), *running)
+
+
+def _moved(e: Arithmetic, new: Tensor, old: Tensor, momentum: float) -> Tensor:
+    total = e("add", e("mul", new, momentum), e("mul", old, 1 - momentum))
+    return Arithmetic(e.graph, old.dtype).done(total)
+
+
 @expands("_native_batch_norm_legit.no_stats")
 def _instance_norm(op: Operator) -> tuple[Tensor, ...]:
     e, x, graph = Arithmetic(op.graph, op.dtype), op.tensor(0), op.graph

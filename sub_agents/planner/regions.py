@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import product, value
+from .addresses import INDEX
 from .assembly import loop_program, matmul_program
 from .emission import Emission, Emitter
 from .index_maps import NotAffine
@@ -172,7 +173,7 @@ class Grower:
         def computed(tensor: Tensor) -> bool:
             if tensor in inside or tensor in carried:
                 return True
-            return tensor.kind == "pointwise" and (region.solo or self.cheap(tensor))
+            return tensor.kind == "pointwise" and (region.solo or tensor.dtype == INDEX or self.cheap(tensor))
 
         layout = Solver(region.members, self.hints).solve()
         return Emitter(layout, computed, self.hints).emit(sinks)

@@ -1,4 +1,4 @@
-"""Sliding windows: pooling, and convolutions of each channel by itself."""
+"""Sliding windows: pooling, convolutions of each channel by itself, and those of single points."""
 
 import math
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Any
 from ...state.sizes import Size, product
 from .moved import counted, every, guarded, places, whole, within
 from .pointwise import Arithmetic
+from .products import multiplied
 from .reductions import finished, reduced
 from .registry import Operator, cast, expands, is_float
 from .tensors import Graph, Tensor, Uncovered
@@ -191,10 +192,12 @@ def _adaptive(op: Operator) -> Tensor:
 
 
 @expands("conv1d", "conv2d", "conv3d")
-def _depthwise(op: Operator) -> Tensor:
-    """A window of its own for each channel; convolutions that add channels up stay in PyTorch."""
+def _convolution(op: Operator) -> Tensor:
+    """A window of its own for each channel, or all channels at a point; other convolutions stay in PyTorch."""
     graph, x, weight, bias = op.graph, op.tensor(0), op.tensor(1, "weight"), op.arg(2, "bias")
     count = int(op.name[len("conv")])
+    if _of_points(op, weight, count):
+        return _mixed_channels(op, x, weight, bias)
     channels = x.shape[1] if len(x.shape) == count + 2 else 0
     if op.arg(6, "groups", 1) != channels or weight.shape[0] != channels or not is_float(op.dtype):
         raise Uncovered("a convolution over channels")
@@ -210,6 +213,23 @@ def _depthwise(op: Operator) -> Tensor:
         total = _written_out(e, windows, weight, op.shape)
     shaped = graph.reshape(bias, (1, channels, *[1] * count)) if isinstance(bias, Tensor) else None
     return e.done(e("add", total, shaped) if shaped is not None else total)
+
+
+def _of_points(op: Operator, weight: Tensor, count: int) -> bool:
+    """Whether a convolution sees one point of the input for each of its output."""
+    plain = all(set(each(op.arg(i, name), count, default)) == {default} for i, name, default in _GEOMETRY[:2])
+    whole_batch = len(op.tensor(0).shape) == count + 2
+    return whole_batch and plain and set(weight.shape[2:]) == {1} and op.arg(6, "groups", 1) == 1 and is_float(op.dtype)
+
+
+def _mixed_channels(op: Operator, x: Tensor, weight: Tensor, bias: Any) -> Tensor:
+    """Channels added up at each point: a matrix product for each image."""
+    graph = op.graph
+    points = graph.reshape(x, (*x.shape[:2], product(x.shape[2:])))
+    found = multiplied(graph, graph.reshape(weight, weight.shape[:2]), points, op.dtype)
+    if isinstance(bias, Tensor):
+        found = graph.pointwise("add", found, graph.reshape(bias, (1, weight.shape[0], 1)), dtype=op.dtype)
+    return graph.reshape(found, op.shape)
 
 
 _GEOMETRY = ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1))

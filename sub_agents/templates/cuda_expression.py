@@ -98,6 +98,8 @@ class Printer:
             return literal(arg, dtype)
         if arg in self.dtypes:
             return converted(self.name(arg), self.dtypes[arg], dtype)
+        if dtype == "index":
+            return f"({size_text(arg)})"
         return converted(f"({size_text(arg, 'long long')})", "int64", dtype)
 
     def stored(self, name: str, dtype: str) -> str:
@@ -116,8 +118,9 @@ class Printer:
 
     def _gathered(self, statement: Statement) -> str:
         """Lanes past the end of the space compute with any index: the bound holds for them too."""
-        index, guard = self.operand(statement.args[0], "int64"), self.operand(statement.args[1], "bool")
-        bound = size_text(statement.extent, "long long")
+        kind = self.dtypes.get(str(statement.args[0]), "index")
+        index, guard = self.operand(statement.args[0], kind), self.operand(statement.args[1], "bool")
+        bound = f"({compute_type(kind)})({size_text(statement.extent, compute_type(kind))})"
         return read(statement.dtype, f"gathered({pointer_of(statement.table)}, {index}, {guard}, {bound})")
 
     def _clamp(self, statement: Statement) -> str:
@@ -146,7 +149,8 @@ class Printer:
 
     def _common(self, args: tuple[str | bool | int | float, ...]) -> str:
         """The dtype that operands are compared in: a literal only raises the category, as in PyTorch."""
-        dtypes = [self.dtypes.get(a, "int64") for a in args if isinstance(a, str)]
+        sized = "index" if any(self.dtypes.get(str(a)) == "index" for a in args) else "int64"
+        dtypes = [self.dtypes.get(a, sized) for a in args if isinstance(a, str)]
         literals = [a for a in args if not isinstance(a, str)]
         common = promoted(dtypes or ["float64"])
         if any(isinstance(a, float) for a in literals) and not is_float(common):
@@ -191,6 +195,8 @@ class Printer:
             if text:
                 return text
         a, b = (self.operand(arg, dtype) for arg in statement.args)
+        if dtype == "index" and op in ("floor_div", "remainder"):
+            return f"{a} {'/' if op == 'floor_div' else '%'} {b}"
         if op in _INFIX:
             return _narrow(f"{a} {_INFIX[op]} {b}", dtype)
         if op == "div" and compute_type(dtype) == "float":

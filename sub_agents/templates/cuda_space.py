@@ -195,7 +195,7 @@ def spans(program: LoopProgram) -> list[list[Size]]:
         terms += [access.offset] if isinstance(access, Load) and access.offset != 0 else []
         if terms and terms not in found:
             found.append(terms)
-    return found
+    return found + [[table.extent] for table in program.tables.values()]
 
 
 def narrow(program: LoopProgram) -> bool | None:

@@ -31,8 +31,8 @@ BYTES = {
     "bool": 1,
 }
 
-_COMPUTE = {**STORAGE, "float16": "float", "bfloat16": "float", "bool": "bool"}
-_RANK = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+_COMPUTE = {**STORAGE, "float16": "float", "bfloat16": "float", "bool": "bool", "index": "index_t"}
+_RANK = ("bool", "uint8", "int8", "int16", "int32", "index", "int64", "float16", "bfloat16", "float32", "float64")
 _INTEGER_RANGE = {"int64": 64, "int32": 32, "int16": 16, "int8": 8}
 
 

@@ -21,12 +21,13 @@ TYPES = {
     "int8": "tl.int8",
     "uint8": "tl.uint8",
     "bool": "tl.int1",
+    "index": "tl.int32",
 }
-"""Triton's names of the dtypes that kernels can hold."""
+"""Triton's names of the dtypes that kernels can hold. An index is wider where the kernel's own are."""
 
 HALVES = ("float16", "bfloat16")
 _FLOATS = ("float32", "float64", *HALVES)
-_WIDTH_ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64")
+_WIDTH_ORDER = ("bool", "uint8", "int8", "int16", "int32", "index", "int64", "float32", "float64")
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
@@ -113,7 +114,7 @@ class Printer:
         """The operand as `dtype` (one that `computed` can give); literals stay literals."""
         if term.literal is not None:
             return _number(term.literal, dtype)
-        if term.dtype == dtype:
+        if dtype in (term.dtype, "index"):
             return term.text
         if dtype == "bool":
             return f"({term.text} != 0)"
@@ -232,6 +233,9 @@ class Printer:
                 return f"{self.tensor(terms[0], dtype)} * {_number(1 / by, dtype)}"
             x, y = (self.tensor(term, dtype) for term in terms)
             return self.divide(x, y, dtype)
+        if dtype == "index":
+            x, y = (self.convert(term, dtype) for term in terms)
+            return f"{x} // {y}" if op == "floor_div" else f"{x} % {y}"
         x, y = (self.tensor(term, dtype) for term in terms)
         if is_float(dtype):
             return self.call(op, x, y)

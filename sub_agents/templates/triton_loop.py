@@ -101,6 +101,7 @@ def symbols(program: LoopProgram, values: Mapping[str, tuple[tuple[Size, ...], s
     sizes.extend(load.offset for load in program.loads)
     for statement in program.body:
         sizes.extend(arg for arg in statement.args if isinstance(arg, str) and arg not in known)
+        sizes.append(statement.extent)
     for store in program.stores:
         sizes.extend(values[store.value][0])
     return tuple(sorted({name for size in sizes for name in factors(size)[1]}))
@@ -307,13 +308,13 @@ class TileCode:
             text += ".to(tl.float32)"
         return f"{self.names[load.name]} = {text}"
 
-    def term(self, arg: str | bool | int | float) -> Term:
-        """An argument of a statement as an operand."""
+    def term(self, arg: str | bool | int | float, plain: bool = False) -> Term:
+        """An argument of a statement as an operand; with `plain`, a symbolic size is no tensor."""
         if not isinstance(arg, str):
             return literal(arg)
         if arg in self.names:
             return Term(self.names[arg], self.dtypes[arg])
-        return Term(self.printer.full(size_text(arg), "int64"), "int64")
+        return Term(size_text(arg), "index") if plain else Term(self.printer.full(size_text(arg), "int64"), "int64")
 
     def statement_line(self, statement: Statement) -> str:
         """A statement that is no reduction."""
@@ -324,14 +325,19 @@ class TileCode:
             index = side.index if len(side.axes) == 1 else f"i{axis}"
             if side is self.outer:
                 index = f"({index} + tl.zeros({self.printer.unit}, tl.int32))"
-            return f"{target} = {index}.to({TYPES[computed(statement.dtype)]})"
+            return f"{target} = {index}" + (f".to({TYPES[computed(statement.dtype)]})" * (statement.dtype != "index"))
         if statement.op == "gather":
             return f"{target} = {self._gathered(statement)}"
-        terms = tuple(self.term(arg) for arg in statement.args)
+        plain = self._indexing(statement)
+        terms = tuple(self.term(arg, plain) for arg in statement.args)
         if self.divides_by_fewer(statement):
             inverse = self.printer.divide(self.printer.full("1.0", "float32"), self.printer.tensor(terms[1], "float32"))
             return f"{target} = {self.printer.tensor(terms[0], 'float32')} * ({inverse})"
         return f"{target} = {self.printer.expression(statement.op, statement.dtype, terms)}"
+
+    def _indexing(self, statement: Statement) -> bool:
+        """Whether a statement computes or compares indices: sizes in it are plain numbers."""
+        return statement.dtype == "index" or any(self.dtypes.get(str(arg)) == "index" for arg in statement.args)
 
     def _gathered(self, statement: Statement) -> str:
         """An element of a table, read where the tile is within the space and the guard holds."""

@@ -98,7 +98,9 @@ def cast_if_wide(program: LoopProgram, groups: Iterable[Group], values: Values) 
         return ".to(tl.int64 if WIDE else tl.int32)"
     axes = [axis for each in groups for axis in each.axes]
     furthest = max((span(a, program, axes, {}) for a in accesses(program)), default=0)
-    furthest = max([furthest, *(int(each.extent) for each in groups)])
+    furthest = max(
+        [furthest, *(int(each.extent) for each in groups), *(int(t.extent) for t in program.tables.values())]
+    )
     # A tile may reach past the end before its mask applies.
     return ".to(tl.int64)" if furthest + 2**20 >= INT32_LIMIT else ""
 
@@ -116,7 +118,7 @@ def wide_on_host(program: LoopProgram, values: Values) -> str | None:
         ]
         if parts:
             terms.append(" + ".join(parts))
-    terms += [size_text(size) for size in program.space]
+    terms += [size_text(size) for size in (*program.space, *(table.extent for table in program.tables.values()))]
     distinct = list(dict.fromkeys(terms))
     furthest = distinct[0] if len(distinct) == 1 else f"max({', '.join(distinct)})"
     return f"{furthest} >= 2**31 - 2**20"

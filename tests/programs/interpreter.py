@@ -41,7 +41,7 @@ REDUCTIONS = {
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    return getattr(torch, name)
+    return torch.int64 if name == "index" else getattr(torch, name)
 
 
 def compute_dtype(name: str) -> torch.dtype:

@@ -76,6 +76,16 @@ case("largest_and_where", lambda self, x: F.max_pool2d(x, 2, return_indices=True
 layer("by_channel", lambda: nn.Conv2d(3, 3, 3, padding=1, groups=3), lambda: [draw(2, 3, 5, 6)])
 layer("by_channel_wide", lambda: nn.Conv1d(3, 3, 10, stride=2, groups=3), lambda: [draw(2, 3, 31)])
 
+# At every place.
+layer("at_points", lambda: nn.Conv2d(3, 4, 1), lambda: [draw(2, 3, 5, 6)])
+case("between", lambda self, x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda: [draw(2, 3, 4, 5)])
+case(
+    "between_corners",
+    lambda self, x: F.interpolate(x.view(-1, 3, 4), size=(7,), mode="linear", align_corners=True) * 2,
+    lambda: [draw(2, 12)],
+)
+case("shifted_bits", lambda self, x: (x >> 3) ^ (x << 2), lambda: [torch.arange(-20, 20)])
+
 MOVING = tuple(name for name in CASES if name not in _KNOWN)
 """Their names."""
 

@@ -46,12 +46,12 @@ def case(name: str, function: Callable[..., Any], inputs: Callable[[], list[Any]
     CASES[name] = build
 
 
-def layer(name: str, make: Callable[[], nn.Module], inputs: Callable[[], list[Any]]) -> None:
+def layer(name: str, make: Callable[[], nn.Module], inputs: Callable[[], list[Any]], training: bool = False) -> None:
     """Registers an ordinary module."""
 
     def build() -> tuple[nn.Module, list[Any]]:
         torch.manual_seed(0)
-        module = make().eval()
+        module = make().train(training)
         for tensor in (*module.parameters(), *module.buffers()):
             if tensor.dtype.is_floating_point:
                 tensor.data = torch.rand_like(tensor) + 0.5 if tensor.dim() < 2 else torch.randn_like(tensor) / 4
@@ -174,6 +174,13 @@ layer("group_norm", lambda: nn.GroupNorm(2, 6), lambda: [draw(3, 6, 4, 5)])
 layer("group_norm_then_silu", lambda: nn.Sequential(nn.GroupNorm(3, 6), nn.SiLU()), lambda: [draw(3, 6, 4)])
 layer("instance_norm", lambda: nn.InstanceNorm2d(4), lambda: [draw(3, 4, 5, 6)])
 layer("batch_norm", lambda: nn.BatchNorm2d(4), lambda: [draw(3, 4, 5, 6)])
+layer("batch_norm_in_training", lambda: nn.BatchNorm2d(4), lambda: [draw(3, 4, 5, 6)], training=True)
+layer(
+    "batch_norm_after_a_product",
+    lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU()),
+    lambda: [draw(6, 4)],
+    training=True,
+)
 layer("rms_norm", lambda: nn.RMSNorm(12), lambda: [draw(5, 12)])
 
 # Matrix products.

@@ -1,0 +1,70 @@
+"""Resizing: elements repeated, or weighted between their neighbours."""
+
+from ...state.sizes import quotient
+from .moved import Compact, copied, counted, places, taken, whole
+from .registry import Operator, expands, is_float
+from .tensors import Graph, Tensor, Uncovered
+
+
+@expands("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def _nearest(op: Operator) -> Tensor:
+    graph, x = op.graph, op.tensor(0)
+    dims = [d for d in range(2, len(x.shape)) if op.shape[d] != x.shape[d]]
+    factors = {d: _factor(op, x, d) for d in dims}
+    compact = Compact(op.shape, dims)
+    moved = {
+        compact.place(d): counted(graph, "floor_div", places(graph, compact.shape, compact.place(d)), factors[d])
+        for d in dims
+    }
+    return graph.reshape(taken(graph, x, compact, moved), op.shape) if dims else copied(graph, x)
+
+
+def _factor(op: Operator, x: Tensor, dim: int) -> int:
+    """How often each element is repeated. Raises Uncovered where that is no whole number."""
+    times = quotient(op.shape[dim], x.shape[dim])
+    scales = op.arg(2, "scale_factors") if ".vec" in op.name else op.args[2:]
+    given = [s for s in scales or () if s is not None]
+    if not isinstance(times, int) or (given and given[min(dim - 2, len(given) - 1)] != times):
+        raise Uncovered("resizing by a fraction")
+    return times
+
+
+@expands("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+def _linear(op: Operator) -> Tensor:
+    """Each element between its neighbours, weighted by how near they are; one dimension after the other."""
+    found = op.tensor(0)
+    if op.dtype == "float64" or not is_float(op.dtype):
+        raise Uncovered(f"resizing {op.dtype}")
+    scales = op.arg(3, "scale_factors") if ".vec" in op.name else op.args[3:]
+    for number, dim in enumerate(range(2, len(op.shape))):
+        given = scales[number] if scales else None
+        if op.shape[dim] != found.shape[dim] or given not in (None, 1.0):
+            shape = (*found.shape[:dim], op.shape[dim], *found.shape[dim + 1 :])
+            found = _between(op.graph, found, Compact(shape, [dim]), dim, _steps(op, found, dim, given))
+            found = op.graph.reshape(found, shape)
+    return found
+
+
+def _steps(op: Operator, x: Tensor, dim: int, given: float | None) -> tuple[float, float]:
+    """Where output i lies in the input: i times the first number, and the second on top."""
+    many, one = op.shape[dim], x.shape[dim]
+    if op.arg(2, "align_corners"):
+        return ((whole(one) - 1) / (whole(many) - 1) if whole(many) > 1 else 0.0), 0.0
+    step = 1.0 / given if given else whole(one) / whole(many)
+    return step, 0.5 * step - 0.5
+
+
+def _between(graph: Graph, x: Tensor, compact: Compact, dim: int, steps: tuple[float, float]) -> Tensor:
+    at = compact.place(dim)
+    place = graph.pointwise("cast", places(graph, compact.shape, at), dtype="float32")
+    place = graph.pointwise("add", graph.pointwise("mul", place, steps[0], dtype="float32"), steps[1], dtype="float32")
+    place = graph.pointwise("maximum", place, 0.0, dtype="float32")
+    lower = graph.pointwise("floor", place, dtype="float32")
+    share = graph.pointwise("sub", place, lower, dtype="float32")
+    first = graph.pointwise("cast", lower, dtype="int32")
+    last = counted(graph, "sub", x.shape[dim], 1)
+    first = graph.pointwise("minimum", first, last, dtype="int64")
+    second = graph.pointwise("minimum", counted(graph, "add", first, 1), last, dtype="int64")
+    low, high = (taken(graph, x, compact, {at: index}) for index in (first, second))
+    rise = graph.pointwise("sub", high, low, dtype="float32")
+    return graph.pointwise("add", low, graph.pointwise("mul", rise, share, dtype="float32"), dtype=x.dtype)
