@@ -33,6 +33,8 @@ OTHER = ("cast", "iota", "gather")
 guard)` reads that element of the statement's table where the guard holds, and is zero elsewhere."""
 REDUCTIONS = "reduce_sum reduce_prod reduce_max reduce_min reduce_argmax reduce_argmin reduce_any reduce_all".split()
 """Over all reduced axes at once. Argument reductions give the index along the flattened reduced axes, first on ties."""
+SCANS = "scan_sum scan_prod scan_max scan_min".split()
+"""`scan_sum(x, backwards)`: of each element and all before it (or behind it) along the flattened reduced axes."""
 
 
 class Load(Record):
@@ -104,6 +106,11 @@ class LoopProgram(Record):
             if statement.table:
                 found.setdefault(statement.table, statement)
         return found
+
+    @property
+    def scans(self) -> bool:
+        """Whether it has running totals. Then it has no reductions, and all run in one direction."""
+        return any(s.op in SCANS for s in self.body)
 
     @property
     def levels(self) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ...state.program import Load, LoopProgram, MatmulProgram, Operand, Statement, Store
+from ...state.program import SCANS, Load, LoopProgram, MatmulProgram, Operand, Statement, Store
 from ...state.sizes import Size, product, value
 from .emission import Access, Emission, Strides
 from .index_maps import Axis
@@ -115,7 +115,7 @@ def _ordered(emission: Emission, hints: Mapping[str, int]) -> list[Axis]:
     last = max(i for i, axis in enumerate(axes) if axis in reduced)
     inner = axes[last + 1 :]
     middle = [axis for axis in axes if axis in reduced]
-    if any(s.op in ("reduce_argmax", "reduce_argmin") for s in emission.body):
+    if any(s.op in ("reduce_argmax", "reduce_argmin", *SCANS) for s in emission.body):
         middle = [axis for axis in emission.layout.sizes if axis in reduced]
     return [axis for axis in axes if axis not in reduced and axis not in inner] + middle + inner
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...state.program import Statement
+from ...state.program import SCANS, Statement
 from ...state.sizes import Size, product
 from .addresses import Addresses, Number
 from .index_maps import Axis, Index, IndexMap, NeedSplit, NotAffine, contiguous_strides, strides_over
@@ -120,6 +120,8 @@ class Emitter:
             return self._iota(tensor, index_map[tensor.dims[0]])
         if tensor.op == "gather":
             return self._gather(tensor, index_map)
+        if tensor.is_scan:
+            return self._scan(tensor, index_map)
         written = [self._at(a, index_map) if isinstance(a, Tensor) else (a, 0) for a in tensor.args]
         level = max((own for _, own in written), default=0)
         args = tuple(a for a, _ in written)
@@ -194,6 +196,23 @@ class Emitter:
         for part in parts[1:]:
             total = self._say(tensor.name, "add", (total, part), tensor.dtype, 0)
         return total
+
+    def _scan(self, tensor: Tensor, index_map: IndexMap) -> tuple[str, int]:
+        if self._elsewhere or index_map != self.layout.maps.get(tensor):
+            raise Refused("a running total is used at other places than it is made")
+        own = {axis for index in self.layout.inner[tensor] for axis, _ in index.terms}
+        if own != self.layout.reduced or not self._flat(tensor):
+            raise Refused("running totals over different axes")
+        operand, backwards = tensor.args
+        assert isinstance(operand, Tensor)
+        assert isinstance(backwards, bool)
+        others = {(s.args[1]) for s in self.out.body if s.op in SCANS}
+        if any(each.kind == "reduce" for each in self.layout.inner) or others - {backwards}:
+            raise Refused("running totals beside reductions, or in two directions")
+        name, level = self._at(operand, index_map)
+        if not isinstance(name, str) or name not in self._names:
+            name = self._say(tensor.name, "cast", (name,), tensor.dtype, level)
+        return self._say(tensor.name, tensor.op, (name, backwards), tensor.dtype, level), level
 
     def _reduction(self, tensor: Tensor, index_map: IndexMap) -> tuple[str, int]:
         if index_map != self.layout.maps[tensor]:

@@ -23,7 +23,7 @@ class Layout:
     sizes: dict[Axis, Size] = field(default_factory=dict)
     maps: dict[Tensor, IndexMap] = field(default_factory=dict)
     inner: dict[Tensor, tuple[Index, ...]] = field(default_factory=dict)
-    """For each reduction its operand's indices along the reduced dimensions."""
+    """For each reduction, and each running total, its operand's indices along its dimensions."""
 
     @property
     def reduced(self) -> frozenset[Axis]:
@@ -84,6 +84,8 @@ class Solver:
             pass
         if any(member not in self.layout.maps for member in self.members):
             raise Refused("nothing connects them")
+        for scan in (member for member in self.members if member.is_scan):
+            self._note_inner(scan, scan.operands[0])
         return self.layout
 
     def _anchor(self) -> Tensor:

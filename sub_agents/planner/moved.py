@@ -87,12 +87,17 @@ def taken(
 def _flip(op: Operator) -> Tensor:
     x, graph = op.tensor(0), op.graph
     dims = [d % len(x.shape) for d in op.arg(1, "dims")]
+    if x.is_scan and graph.flips.get(x.operands[0], (x, ()))[1] == tuple(dims) == x.dims:
+        # Flipped, added up and flipped back: added up from the other end.
+        return graph.scan(x.op, graph.flips[x.operands[0]][0], x.dims[0], x.dtype, not x.args[1])
     compact = Compact(op.shape, dims)
     moved = {}
     for dim in map(compact.place, dims):
         last = counted(graph, "add", places(graph, compact.shape, dim), 1)
         moved[dim] = counted(graph, "sub", compact.shape[dim], last)
-    return graph.reshape(taken(graph, x, compact, moved), op.shape)
+    found = graph.reshape(taken(graph, x, compact, moved), op.shape)
+    graph.flips[found] = (x, tuple(dims))
+    return found
 
 
 @expands("cat", "concat", "concatenate")

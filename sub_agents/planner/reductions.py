@@ -7,7 +7,7 @@ from typing import Any
 from ...state.sizes import Size, product
 from .picked import gathered
 from .pointwise import Arithmetic, truth
-from .registry import Operator, as_operand, expands, is_float, literal
+from .registry import Operator, as_operand, cast, expands, is_float, literal
 from .tensors import Graph, Tensor, Uncovered
 
 REDUCING = {"sum": "reduce_sum", "amax": "reduce_max", "amin": "reduce_min", "prod": "reduce_prod"}
@@ -121,6 +121,25 @@ def _extremum(op: Operator) -> Tensor | tuple[Tensor, Tensor]:
     if overload == "default":
         return op.graph.squeeze(value, dims)
     return (value, index) if keepdim else (op.graph.squeeze(value, dims), op.graph.squeeze(index, dims))
+
+
+_RUNNING = {"cumsum": "scan_sum", "cumprod": "scan_prod", "cummax": "scan_max", "cummin": "scan_min"}
+
+
+@expands(*_RUNNING)
+def _running(op: Operator) -> Tensor | tuple[Tensor, ...]:
+    """Of cummax and cummin the values alone."""
+    name, x = op.name.split(".")[0], op.tensor(0)
+    extremum = name in ("cummax", "cummin")
+    if (extremum and not is_float(x.dtype)) or op.dtype == "bool":
+        raise Uncovered(f"{name} of {x.dtype}")
+    if not x.shape:
+        return op.graph.pointwise("cast", x, dtype=op.dtype)
+    e = Arithmetic(op.graph, op.dtype)
+    source = x if extremum else cast(op.graph, x, e.wide) if not is_float(x.dtype) else x
+    assert isinstance(source, Tensor)
+    found = op.graph.scan(_RUNNING[name], source, op.arg(1, "dim") % len(x.shape), op.dtype)
+    return (found,) if extremum else found
 
 
 @expands("var", "std", "var_mean", "std_mean")

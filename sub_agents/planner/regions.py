@@ -41,7 +41,7 @@ class Region:
 
     @property
     def reduces(self) -> bool:
-        return any(m.kind == "reduce" for m in self.members)
+        return any(m.kind == "reduce" or m.is_scan for m in self.members)
 
 
 def twins(products: Sequence[Tensor], hints: Mapping[str, int]) -> bool:
@@ -248,7 +248,7 @@ class _Chain:
 
     @classmethod
     def below(cls, tensor: Tensor) -> "_Chain | None":
-        """None where anything but pointwise operators and views stands behind it."""
+        """None where anything but pointwise operators and views stands behind it, running totals included."""
         steps, seen, waiting = 0, set[Tensor](), [tensor]
         while waiting:
             current = waiting.pop()
@@ -257,7 +257,7 @@ class _Chain:
             seen.add(current)
             if current.kind == "leaf":
                 continue
-            if current.kind != "pointwise" and not current.is_view:
+            if current.is_scan or (current.kind != "pointwise" and not current.is_view):
                 return None
             steps += current.kind == "pointwise" and current.op not in ("literal", "iota")
             waiting += current.operands

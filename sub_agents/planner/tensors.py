@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...state.lowered import Node
+from ...state.program import SCANS
 from ...state.sizes import Size, product, quotient
 from .index_maps import contiguous_strides
 
@@ -50,6 +51,10 @@ class Tensor:
         return tuple(a for a in self.args if isinstance(a, Tensor))
 
     @property
+    def is_scan(self) -> bool:
+        return self.op in SCANS
+
+    @property
     def is_view(self) -> bool:
         return self.kind in VIEWS
 
@@ -71,6 +76,8 @@ class Graph:
         self.tensors: list[Tensor] = []
         self.calls: list[Call] = []
         self._counts: dict[str, int] = {}
+        self.flips: dict[Tensor, tuple[Tensor, tuple[int, ...]]] = {}
+        """What was flipped, along which dimensions, by its result."""
         self._made: dict[Any, Tensor] = {}
         """What is computed twice in the reference is one tensor here."""
         self.scope = "t"
@@ -130,6 +137,12 @@ class Graph:
         Indices and guard have the shape of the result. Where the guard holds, indices must be in bounds.
         """
         return self._add("pointwise", shape, source.dtype, op="gather", args=(source, guard, *indices))
+
+    def scan(self, op: str, x: Tensor, dim: int, dtype: str, backwards: bool = False) -> Tensor:
+        """A running total along a dimension."""
+        if x.shape[dim] == 1:
+            return self.pointwise("cast", x, dtype=dtype)
+        return self._add("pointwise", x.shape, dtype, op=op, args=(x, backwards), dims=(dim,))
 
     def reduce(self, op: str, x: Tensor, dims: Sequence[int], dtype: str) -> Tensor:
         """Reduces dimensions larger than 1, keeping them with size 1; the caller handles those of size 1."""

@@ -35,7 +35,7 @@ class CudaPointwise:
     name = "cuda_pointwise"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        return isinstance(program, LoopProgram) and program.levels == 0
+        return isinstance(program, LoopProgram) and program.levels == 0 and not program.scans
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet

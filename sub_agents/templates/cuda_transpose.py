@@ -37,7 +37,7 @@ class CudaTranspose:
     name = "cuda_transpose"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        if not isinstance(program, LoopProgram) or program.levels > 0:
+        if not isinstance(program, LoopProgram) or program.levels > 0 or program.scans:
             return False
         axis = _high_axis(program)
         return axis is not None and min(value(program.space[a], hints) for a in (axis, -1)) >= 8

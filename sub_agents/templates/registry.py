@@ -20,6 +20,7 @@ from .triton_pointwise import TritonPointwise
 from .triton_row_lookback import TritonRowLookback
 from .triton_row_looped import TritonRowLooped
 from .triton_row_persistent import TritonRowPersistent
+from .triton_scan import TritonScan
 from .triton_split_matmul import TritonSplitMatmul
 from .triton_split_reduction import TritonSplitReduction
 
@@ -30,6 +31,7 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         TritonRowLooped(),
         TritonSplitReduction(),
         TritonRowLookback(),
+        TritonScan(),
         TritonMatmulSmall(),
         TritonSplitMatmul(),
         TritonMatmul(),

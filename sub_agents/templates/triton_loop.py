@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from keyword import kwlist
 
-from ...state.program import REDUCTIONS, Load, LoopProgram, Statement, Store
+from ...state.program import REDUCTIONS, SCANS, Load, LoopProgram, Statement, Store
 from ...state.sizes import Size, factors, product, value
 from .triton_expression import TYPES, Printer, Term, computed, is_float, literal, prints
 
@@ -130,7 +130,7 @@ def printable(program: LoopProgram) -> bool:
     if not {*dtypes.values(), *(store.dtype for store in program.stores)} <= set(TYPES):
         return False
     for statement in program.body:
-        if statement.op in REDUCTIONS:
+        if statement.op in (*REDUCTIONS, *SCANS):
             continue
         terms = tuple(
             Term("x", computed(dtypes.get(arg, "int64"))) if isinstance(arg, str) else literal(arg)
@@ -204,7 +204,7 @@ class TileCode:
             return axis in self.rows.axes, self.columns is not None and axis in self.columns.axes
         own = [self.varies[arg] for arg in statement.args if isinstance(arg, str) and arg in self.varies]
         along_rows, along_columns = any(v[0] for v in own), any(v[1] for v in own)
-        return along_rows, along_columns and statement.op not in REDUCTIONS
+        return along_rows, (along_columns and statement.op not in REDUCTIONS) or statement.op in SCANS
 
     # Indices
 

@@ -67,7 +67,7 @@ class Plain:
 
     def merge(self) -> list[str]:
         (state,) = self.states
-        return [f"{state.name} = {self._combine(state.name, self._masked())}"]
+        return [f"{state.name} = {self.combined(state.name, self._masked())}"]
 
     def fold(self, suffix: str) -> list[str]:
         (state,) = self.states
@@ -102,7 +102,8 @@ class Plain:
             text = self.code.printer.tensor(term, state.dtype)
         return masked(self.code, str(self.statement.args[0]), text, state.identity)
 
-    def _combine(self, x: str, y: str) -> str:
+    def combined(self, x: str, y: str) -> str:
+        """Two states as one."""
         (state,) = self.states
         op = self.statement.op
         if op in ("reduce_sum", "reduce_prod"):

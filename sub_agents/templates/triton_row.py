@@ -60,12 +60,16 @@ def _row_shape(program: LoopProgram, known: tuple[tuple[str, int], ...]) -> RowS
     heavy = [load for load in streamed if 2 * _footprint(program, load, hints) >= largest]
     fast_reduced = any(1 in (load.strides[a] for a in reduced if program.space[a] != 1) for load in heavy)
     along = [a for a in outer if any(load.strides[a] == 1 for load in heavy) and program.space[a] != 1]
+    contiguous = 1 if fast_reduced or not along else max(value(program.space[a], hints) for a in along)
+    if program.tables and (inside := inner_axes(program)):
+        # What is read at computed places has no strides: the results say which way memory runs.
+        contiguous = value(product(program.space[a] for a in inside), hints)
     stores = [store for store in program.stores if not code.is_row_store(store)]
     return RowShape(
         outer=value(product(program.space[a] for a in outer), hints),
         extent=value(product(program.space[a] for a in reduced), hints),
-        inner_contiguous=1 if fast_reduced or not along else max(value(program.space[a], hints) for a in along),
-        tiles=len(streamed) + len(stores),
+        inner_contiguous=contiguous,
+        tiles=len(streamed) + len(program.tables) + len(stores),
         heavy=len(heavy),
         element_bytes=element_bytes(program),
         levels=program.levels,
@@ -79,7 +83,7 @@ def _footprint(program: LoopProgram, load: Load, hints: dict[str, int]) -> int:
 
 
 def fits_rows(program: LoopProgram | MatmulProgram) -> bool:
-    return isinstance(program, LoopProgram) and any(program.reduced) and loop.printable(program)
+    return isinstance(program, LoopProgram) and program.levels > 0 and loop.printable(program)
 
 
 def tile_code(

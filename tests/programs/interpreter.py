@@ -40,6 +40,14 @@ REDUCTIONS = {
 }
 
 
+SCANS = {
+    "scan_sum": lambda x: x.cumsum(-1, dtype=x.dtype),
+    "scan_prod": lambda x: x.cumprod(-1, dtype=x.dtype),
+    "scan_max": lambda x: x.cummax(-1).values,
+    "scan_min": lambda x: x.cummin(-1).values,
+}
+
+
 def torch_dtype(name: str) -> torch.dtype:
     return torch.int64 if name == "index" else getattr(torch, name)
 
@@ -131,6 +139,9 @@ def _run_body(program: Any, names: Tensors, space: Sequence[int], symbols: Mappi
             levels[statement.name] = statement.level + 1
             continue
         levels[statement.name] = statement.level
+        if statement.op.startswith("scan_"):
+            names[statement.name] = _scanned(statement, args[0].to(dtype), program.reduced)
+            continue
         if statement.op == "gather":
             assert value(statement.extent, symbols) <= _storage(tensors[statement.table])[0].numel()
             names[statement.name] = _picked(tensors[statement.table], statement, args, space).to(dtype)
@@ -197,6 +208,18 @@ def _reduced(op: str, x: torch.Tensor, reduced: Sequence[bool]) -> torch.Tensor:
     result = REDUCTIONS[op](flat)
     back = result.reshape(*moved.shape[: len(kept)], *[1] * len(gone)).expand(moved.shape)
     return back.permute([order.index(axis) for axis in range(len(order))])
+
+
+def _scanned(statement: Any, x: torch.Tensor, reduced: Sequence[bool]) -> torch.Tensor:
+    kept = [axis for axis, flag in enumerate(reduced) if not flag]
+    order = kept + [axis for axis, flag in enumerate(reduced) if flag]
+    moved = x.permute(order)
+    flat = moved.reshape(*moved.shape[: len(kept)], -1) if x.numel() else moved.reshape(*moved.shape[: len(kept)], 0)
+    backwards = statement.args[1]
+    flat = flat.flip(-1) if backwards else flat
+    found = SCANS[statement.op](flat)
+    found = (found.flip(-1) if backwards else found).reshape(moved.shape)
+    return found.permute([order.index(axis) for axis in range(len(order))])
 
 
 def _run_stores(

@@ -76,6 +76,23 @@ case("largest_and_where", lambda self, x: F.max_pool2d(x, 2, return_indices=True
 layer("by_channel", lambda: nn.Conv2d(3, 3, 3, padding=1, groups=3), lambda: [draw(2, 3, 5, 6)])
 layer("by_channel_wide", lambda: nn.Conv1d(3, 3, 10, stride=2, groups=3), lambda: [draw(2, 3, 31)])
 
+# Running totals.
+case("added_up_masked", lambda self, x, m: (x * m).cumsum(1), lambda: [draw(3, 70), torch.rand(3, 70) > 0.5])
+case("added_up_columns", lambda self, x: x.cumsum(0) + 1, lambda: [draw(70, 5)])
+case("added_up_long", lambda self, x: x.cumsum(1), lambda: [draw(2, 9001)])
+case("added_up_behind_long", lambda self, x: x.flip(1).cumsum(1).flip(1), lambda: [draw(2, 9001)])
+case("multiplied_up_long", lambda self, x: (x * 0.01 + 1).cumprod(1), lambda: [draw(2, 9001)])
+case("largest_so_far_long", lambda self, x: x.cummax(1)[0] - x, lambda: [draw(2, 5000)])
+case("added_up_middle", lambda self, x: x.exp().cumsum(1), lambda: [draw(2, 13, 5)])
+case("added_up_behind", lambda self, x: x.flip(1).cumsum(1).flip(1) * 2, lambda: [draw(3, 13)])
+case("added_up_before", lambda self, x: F.pad(x[:, :-1], (1, 0)).cumsum(1), lambda: [draw(3, 13)])
+case("counted_up", lambda self, x: (x > 0).cumsum(-1), lambda: [draw(3, 13)])
+case("multiplied_up", lambda self, x: x.cumprod(1), lambda: [draw(3, 13)])
+case("largest_so_far", lambda self, x: x.cummax(1)[0], lambda: [draw(3, 13)])
+case("added_up_halves", lambda self, x: x.cumsum(1), lambda: [half(3, 40)])
+case("added_up_softmax", lambda self, x: x.softmax(-1).cumsum(-1), lambda: [draw(3, 13)])
+case("added_up_both_ways", lambda self, x: x.cumsum(1) + x.flip(1).cumsum(1).flip(1), lambda: [draw(3, 13)])
+
 # At every place.
 layer("at_points", lambda: nn.Conv2d(3, 4, 1), lambda: [draw(2, 3, 5, 6)])
 case("between", lambda self, x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda: [draw(2, 3, 4, 5)])

@@ -27,6 +27,8 @@ FLOAT_UNARY = ["neg", "abs", "relu", "sign", "square", "reciprocal", *_ROUNDING,
 FLOAT_BINARY = [*_RING, "div", "pow", *_DIVIDED, *_COMPARED, *_LOGICAL]
 INTEGER_UNARY = ["neg", "abs", "sign", "relu", "square", "bitwise_not", "logical_not"]
 INTEGER_BINARY = [*_RING, *_DIVIDED, *_COMPARED, *_BITWISE, *_LOGICAL]
+_GATHERING = ("padded", "joined_sum", "largest_wide", "gathered_at_best")
+_SCANNING = ("added_up_columns", "added_up_long", "added_up_behind_long", "multiplied_up_long", "largest_so_far_long")
 TRUTHS = {*_COMPARED, *_LOGICAL, *_TESTS}
 
 
@@ -307,7 +309,7 @@ def cases() -> dict[str, Case]:
         ),
         "sum_free_long": free(examples.EXAMPLES["sum_all_symbolic"], torch.randn(70001)),
     }
-    made |= {name: moving(name) for name in ("padded", "joined_sum", "largest_wide", "gathered_at_best")}
+    made |= {name: moving(name) for name in (*_GATHERING, *_SCANNING)}
     for name, plan in examples.EXAMPLES.items():
         if plan.steps[0].kind == "loop":
             made[name] = plan, examples.inputs(name)

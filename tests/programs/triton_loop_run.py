@@ -130,10 +130,12 @@ LARGE = {
     "group_norm": examples.EXAMPLES["group_norm"],
     "windows": moving("largest_3x3")[0],
     "chosen_rows": moving("joined_sum")[0],
+    "added_up": moving("added_up_long")[0],
+    "largest_so_far": moving("largest_so_far_long")[0],
 }
 
 
-COVERED = ("relu_add", "gate", "softmax_free", "layer_norm_huge")
+COVERED = ("relu_add", "gate", "softmax_free", "layer_norm_huge", "added_up")
 """Programs whose settings are covered pairwise; all others compile with the defaults."""
 
 

@@ -146,7 +146,6 @@ def test_what_needs_two_kernels_is_two_kernels(name: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("name", "operator"),
     [
-        ("cumulative", "aten.cumsum.default"),
         ("sorted", "aten.sort.default"),
         ("convolution", "aten.conv2d.default"),
         ("attention", "aten.scaled_dot_product_attention.default"),

@@ -18,6 +18,7 @@ TEMPLATES = (
     "triton_row_looped",
     "triton_split_reduction",
     "triton_row_lookback",
+    "triton_scan",
 )
 
 
