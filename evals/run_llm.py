@@ -1,4 +1,4 @@
-"""Runs the controller with a model whose answers were written down, on problems that no template covers.
+"""Runs the controller with a model whose answers were written down, on problems that no template covered at first.
 
     python -m warpsmith.evals.run_llm --out docs/results/llm-h200.json --baselines docs/results/baselines-llm-h200.json
 

@@ -1,1 +1,1 @@
-"""Runs with written answers of a model, on problems that no template covers."""
+"""Runs with written answers of a model, on problems that no template covered at first."""

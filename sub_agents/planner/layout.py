@@ -61,10 +61,21 @@ class Solver:
         self.members = members
         self.hints = hints
         self.edges = _edges(members)
+        self.anchor = self._largest()
         self.splits: dict[Axis, Size] = {}
 
     def solve(self) -> Layout:
         """Raises Refused where some member has no place in the space."""
+        try:
+            return self._solved()
+        except Refused:
+            # What only a part of is used has more elements than the result, which then says where it is computed.
+            if self.anchor is self.members[-1] or any(member.kind != "pointwise" for member in self.members):
+                raise
+            self.anchor, self.splits = self.members[-1], {}
+            return self._solved()
+
+    def _solved(self) -> Layout:
         for _ in range(MAX_SPLITS):
             try:
                 return self._attempt()
@@ -77,7 +88,7 @@ class Solver:
     def _attempt(self) -> Layout:
         self.axes = SplitAxes(self.splits)
         self.layout = Layout(sizes=self.axes.sizes)
-        anchor = self._anchor()
+        anchor = self.anchor
         self.layout.maps[anchor] = tuple(self.axes.index(f"a{d}", size) for d, size in enumerate(anchor.shape))
         # Backwards first: it never has to guess. Forwards into a broadcast is the last resort.
         while self._spread(self._backward) or self._spread(self._forward) or self._spread(self._broadcast):
@@ -88,7 +99,7 @@ class Solver:
             self._note_inner(scan, scan.operands[0])
         return self.layout
 
-    def _anchor(self) -> Tensor:
+    def _largest(self) -> Tensor:
         for member in self.members:
             if member.kind == "matmul":
                 return member
