@@ -14,7 +14,7 @@ from pydantic import Field
 
 from .base import Record
 from .lowered import Symbol, Value
-from .sizes import Size
+from .sizes import Size, product
 
 # Pointwise vocabulary, by number of operands. Both writers print all of it.
 # ruff: noqa: SIM905 - words read better than a column of quotes
@@ -118,13 +118,44 @@ class LoopProgram(Record):
         return max((s.level for s in self.body if s.op in REDUCTIONS), default=-1) + 1
 
 
+class WindowAxis(Record):
+    """Windows along one dimension of an operand: `taps` elements each, from place to place `stride` further."""
+
+    taps: int
+    dilation: int
+    stride: int
+    padding: int
+    places: Size
+    length: Size
+    """Of the dimension; what a window has outside of it is zero."""
+    walk: Size
+    """Elements of memory from one index to the next."""
+
+
+class Windows(Record):
+    """A factor of (channel and tap, place), read where its windows lie: no copy of it is made."""
+
+    channels: int
+    channel_walk: Size
+    axes: tuple[WindowAxis, ...]
+
+    @property
+    def elements(self) -> Size:
+        """Of one image: each is in many windows."""
+        return product((self.channels, *(axis.length for axis in self.axes)))
+
+
 class Operand(Record):
-    """One factor of a matrix product: strides along the batch axes, then its rows, then its columns."""
+    """One factor of a matrix product: strides along the batch axes, then its rows, then its columns.
+
+    A factor with `windows` has strides of 0 along rows and columns: no stride steps through them.
+    """
 
     value: str
     dtype: str
     strides: tuple[Size, ...]
     offset: Size = 0
+    windows: Windows | None = None
 
 
 class MatmulProgram(Record):

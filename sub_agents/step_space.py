@@ -134,7 +134,9 @@ def traffic_ms(program: Program, hints: Mapping[str, int], device: DeviceSheet) 
         for size in program.batch:
             batch *= value(size, hints)
         flops = 2.0 * batch * m * n * k
-        moved = sum(batch * k * side * _BYTES.get(program.a.dtype, 4) for side in (m, n))
+        windows = program.b.windows
+        right = k * n if windows is None else value(windows.elements, hints)
+        moved = batch * (m * k + right) * _BYTES.get(program.a.dtype, 4)
     else:
         points = value(product(program.space), hints)
         tables = program.tables.values()

@@ -33,6 +33,8 @@ class Layout:
 def through_view(view: Tensor, index_map: IndexMap, sizes: Mapping[Axis, Size]) -> IndexMap:
     """The operand's map, from the map of a view of it."""
     (operand,) = view.operands
+    if view.kind == "unfold":
+        raise NotAffine("windows are factors of products only")
     if view.kind == "permute":
         back = [Index()] * len(index_map)
         for i, dim in enumerate(view.dims):

@@ -51,6 +51,7 @@ def traffic_bytes(step: LoopProgram | MatmulProgram, plan: ForwardPlan) -> int:
                 continue
             sizes = (*step.batch, *rows)
             walked = [s for s, stride in zip(sizes, operand.strides, strict=True) if stride != 0]
+            walked += [operand.windows.elements] if operand.windows is not None else []
             total += value(product(walked), hints) * BITS.get(operand.dtype, 32) // 8
     return total
 

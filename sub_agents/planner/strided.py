@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from ...state.program import Operand
+from ...state.program import Operand, WindowAxis, Windows
 from ...state.sizes import Size, product
 from .index_maps import MAX_SPLITS, Axis, NeedSplit, NotAffine, SplitAxes, contiguous_strides, strides_over
 from .layout import through_view
@@ -19,6 +19,8 @@ def base_of(tensor: Tensor) -> Tensor:
 
 def strided(tensor: Tensor) -> Operand:
     """A tensor as a strided view of its base, one stride a dimension. Raises NotAffine where it is none."""
+    if tensor.kind == "unfold":
+        return _unfolded(tensor)
     split: dict[Axis, Size] = {}
     for _ in range(MAX_SPLITS):
         try:
@@ -26,6 +28,27 @@ def strided(tensor: Tensor) -> Operand:
         except NeedSplit as need:
             split[need.axis] = need.inner
     raise NotAffine("too many splits")
+
+
+def _unfolded(tensor: Tensor) -> Operand:
+    seen = strided(tensor.operands[0])
+    batch = len(tensor.shape) - 2
+    channels, *lengths = tensor.operands[0].shape[batch:]
+    channel_walk, *walks = seen.strides[batch:]
+    axes = tuple(
+        WindowAxis(
+            taps=axis.size,
+            dilation=axis.dilation,
+            stride=axis.stride,
+            padding=axis.padding,
+            places=axis.outputs,
+            length=length,
+            walk=walk,
+        )
+        for axis, length, walk in zip(tensor.axes, lengths, walks, strict=True)
+    )
+    windows = Windows(channels=int(channels), channel_walk=channel_walk, axes=axes)
+    return seen.model_copy(update={"strides": (*seen.strides[:batch], 0, 0), "windows": windows})
 
 
 def _strided(tensor: Tensor, split: Mapping[Axis, Size]) -> Operand:

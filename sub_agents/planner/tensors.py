@@ -14,8 +14,8 @@ from ...state.program import SCANS
 from ...state.sizes import Size, product, quotient
 from .index_maps import contiguous_strides
 
-Kind = Literal["leaf", "pointwise", "reduce", "matmul", "permute", "reshape", "expand", "slice"]
-VIEWS = ("permute", "reshape", "expand", "slice")
+Kind = Literal["leaf", "pointwise", "reduce", "matmul", "permute", "reshape", "expand", "slice", "unfold"]
+VIEWS = ("permute", "reshape", "expand", "slice", "unfold")
 
 Literals = bool | int | float | str
 """A string is a symbolic size."""
@@ -23,6 +23,19 @@ Literals = bool | int | float | str
 
 class Uncovered(Exception):
     """The operator has no programs; the text says what of it is not covered."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A window along one dimension: `size` elements, `dilation` apart, `stride` from window to window."""
+
+    size: int
+    stride: int
+    padding: int
+    dilation: int
+    length: Size
+    """Of the input."""
+    outputs: Size
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +52,8 @@ class Tensor:
     """Reduced dimensions, the permutation, or the sliced dimension."""
     start: int = 0
     step: int = 1
+    axes: "tuple[Axis, ...]" = ()
+    """Of an unfold: its windows along the dimensions after the channels."""
     strides: tuple[Size, ...] = ()
     """Of a leaf."""
     call: "Call | None" = None
@@ -187,6 +202,13 @@ class Graph:
             return x
         shape = [length if d == dim else size for d, size in enumerate(x.shape)]
         return self._add("slice", shape, x.dtype, args=(x,), dims=(dim,), start=start, step=step)
+
+    def unfold(self, x: Tensor, axes: "Sequence[Axis]") -> Tensor:
+        """`(*batch, channels, ...)` as `(*batch, channels * taps, places)`: a factor of a product, and no more."""
+        batch = len(x.shape) - len(axes) - 1
+        rows = product((x.shape[batch], *(axis.size for axis in axes)))
+        places = product(axis.outputs for axis in axes)
+        return self._add("unfold", (*x.shape[:batch], rows, places), x.dtype, args=(x,), axes=tuple(axes))
 
     def squeeze(self, x: Tensor, dims: Sequence[int]) -> Tensor:
         """Drops dimensions of size 1."""

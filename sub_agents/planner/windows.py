@@ -1,51 +1,40 @@
-"""Sliding windows: pooling, convolutions of each channel by itself, and those of single points."""
+"""Sliding windows: pooling and convolutions."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...state.sizes import Size, product
-from .moved import counted, every, guarded, places, whole, within
+from .moved import copied, counted, every, guarded, places, whole, within
 from .pointwise import Arithmetic
 from .products import multiplied
 from .reductions import finished, reduced
 from .registry import Operator, cast, expands, is_float
-from .tensors import Graph, Tensor, Uncovered
+from .strided import viewable
+from .tensors import Axis, Graph, Tensor, Uncovered
 
 MOST_WRITTEN_OUT = 9
 """Elements of a window up to which each has statements of its own; larger windows are reduced dimensions."""
 
 
-@dataclass(frozen=True)
-class Axis:
-    """A window along one dimension: `size` elements, `dilation` apart, `stride` from window to window."""
+def overruns(axis: Axis) -> bool:
+    """Whether the last window may reach past the end, padding aside."""
+    if not isinstance(axis.length, int) or not isinstance(axis.outputs, int):
+        return True
+    return (axis.outputs - 1) * axis.stride + (axis.size - 1) * axis.dilation - axis.padding >= axis.length
 
-    size: int
-    stride: int
-    padding: int
-    dilation: int
-    length: Size
-    """Of the input."""
-    outputs: Size
 
-    @property
-    def overruns(self) -> bool:
-        """Whether the last window may reach past the end, padding aside."""
-        if not isinstance(self.length, int) or not isinstance(self.outputs, int):
-            return True
-        return (self.outputs - 1) * self.stride + (self.size - 1) * self.dilation - self.padding >= self.length
+def index_of(graph: Graph, axis: Axis, output: Tensor, place: Tensor | int) -> Tensor:
+    """Where an element of an output's window lies in the input."""
+    start = counted(graph, "sub", counted(graph, "mul", output, axis.stride), axis.padding)
+    if isinstance(place, int):
+        return counted(graph, "add", start, place * axis.dilation)
+    return counted(graph, "add", start, counted(graph, "mul", place, axis.dilation))
 
-    def index(self, graph: Graph, output: Tensor, place: Tensor | int) -> Tensor:
-        """Where an element of an output's window lies in the input."""
-        start = counted(graph, "sub", counted(graph, "mul", output, self.stride), self.padding)
-        if isinstance(place, int):
-            return counted(graph, "add", start, place * self.dilation)
-        return counted(graph, "add", start, counted(graph, "mul", place, self.dilation))
 
-    def guard(self, graph: Graph, index: Tensor) -> Tensor | bool:
-        """Whether an index lies in the input."""
-        return within(graph, index, self.padding > 0, self.length if self.overruns else None)
+def guard_of(graph: Graph, axis: Axis, index: Tensor) -> Tensor | bool:
+    """Whether an index lies in the input."""
+    return within(graph, index, axis.padding > 0, axis.length if overruns(axis) else None)
 
 
 def each(given: Any, count: int, default: int | None = None) -> list[int]:
@@ -75,7 +64,7 @@ class Windows:
     def element(self, place: Sequence[int]) -> tuple[Tensor, Tensor | bool]:
         """One element of each window, and whether it lies in the input."""
         outputs = [places(self.graph, self.outputs, d + 1) for d in range(len(self.axes))]
-        found = [axis.index(self.graph, o, p) for axis, o, p in zip(self.axes, outputs, place, strict=True)]
+        found = [index_of(self.graph, axis, o, p) for axis, o, p in zip(self.axes, outputs, place, strict=True)]
         return self._read(found, self.outputs)
 
     def spread(self) -> tuple[Tensor, Tensor | bool]:
@@ -84,11 +73,11 @@ class Windows:
         found = []
         for d, axis in enumerate(self.axes):
             output, place = (places(self.graph, shape, 1 + at) for at in (len(self.axes) + d, d))
-            found.append(axis.index(self.graph, output, place))
+            found.append(index_of(self.graph, axis, output, place))
         return self._read(found, shape)
 
     def _read(self, indices: list[Tensor], shape: tuple[Size, ...]) -> tuple[Tensor, Tensor | bool]:
-        guard = every(self.graph, [axis.guard(self.graph, i) for axis, i in zip(self.axes, indices, strict=True)])
+        guard = every(self.graph, [guard_of(self.graph, axis, i) for axis, i in zip(self.axes, indices, strict=True)])
         return self.graph.gather(self.x, [places(self.graph, shape, 0), *indices], shape, guard), guard
 
     def places(self) -> list[tuple[int, ...]]:
@@ -148,7 +137,7 @@ def _average(op: Operator) -> Tensor:
     e, graph = Arithmetic(op.graph, op.dtype), op.graph
     total = windows.combined("add", "reduce_sum", 0.0, e.wide)
     padded, divisor = op.arg(5, "count_include_pad", True), op.arg(6, "divisor_override")
-    if divisor is None and any(a.overruns and (op.arg(4, "ceil_mode", False) or not padded) for a in windows.axes):
+    if divisor is None and any(overruns(a) and (op.arg(4, "ceil_mode", False) or not padded) for a in windows.axes):
         parts = [_covered(graph, windows, d, padded) for d in range(count)]
         elements = parts[0]
         for part in parts[1:]:
@@ -193,43 +182,43 @@ def _adaptive(op: Operator) -> Tensor:
 
 @expands("conv1d", "conv2d", "conv3d")
 def _convolution(op: Operator) -> Tensor:
-    """A window of its own for each channel, or all channels at a point; other convolutions stay in PyTorch."""
+    """A window of its own for each channel, all channels at a point, or a product of weights and windows."""
     graph, x, weight, bias = op.graph, op.tensor(0), op.tensor(1, "weight"), op.arg(2, "bias")
     count = int(op.name[len("conv")])
-    if _of_points(op, weight, count):
-        return _mixed_channels(op, x, weight, bias)
-    channels = x.shape[1] if len(x.shape) == count + 2 else 0
-    if op.arg(6, "groups", 1) != channels or weight.shape[0] != channels or not is_float(op.dtype):
-        raise Uncovered("a convolution over channels")
-    if isinstance(op.arg(4, "padding", 0), str):
-        raise Uncovered("padding by name")
+    if len(x.shape) != count + 2 or not is_float(op.dtype) or isinstance(op.arg(4, "padding", 0), str):
+        raise Uncovered("a convolution of one image, or with padding by name")
     sizes = [whole(size) for size in weight.shape[2:]]
     geometry = (sizes, *(each(op.arg(i, name), count, default) for i, name, default in _GEOMETRY))
-    windows = Windows(graph, x, axes_of(x, op.shape, count, geometry))
+    axes, groups = axes_of(x, op.shape, count, geometry), whole(op.arg(6, "groups", 1))
     e = Arithmetic(graph, op.dtype)
-    if windows.count > MOST_WRITTEN_OUT:
-        total = _weighted_sum(e, windows, weight, op.shape)
+    if all((axis.size, axis.stride, axis.padding) == (1, 1, 0) for axis in axes) and groups == 1:
+        total = _at_points(op, x, weight)
+    elif groups == x.shape[1] == weight.shape[0]:
+        windows = Windows(graph, x, axes)
+        written = _written_out if windows.count <= MOST_WRITTEN_OUT else _weighted_sum
+        total = written(e, windows, weight, op.shape)
     else:
-        total = _written_out(e, windows, weight, op.shape)
-    shaped = graph.reshape(bias, (1, channels, *[1] * count)) if isinstance(bias, Tensor) else None
+        total = _windows_by_weights(op, x, weight, axes)
+    shaped = graph.reshape(bias, (1, weight.shape[0], *[1] * count)) if isinstance(bias, Tensor) else None
     return e.done(e("add", total, shaped) if shaped is not None else total)
 
 
-def _of_points(op: Operator, weight: Tensor, count: int) -> bool:
-    """Whether a convolution sees one point of the input for each of its output."""
-    plain = all(set(each(op.arg(i, name), count, default)) == {default} for i, name, default in _GEOMETRY[:2])
-    whole_batch = len(op.tensor(0).shape) == count + 2
-    return whole_batch and plain and set(weight.shape[2:]) == {1} and op.arg(6, "groups", 1) == 1 and is_float(op.dtype)
-
-
-def _mixed_channels(op: Operator, x: Tensor, weight: Tensor, bias: Any) -> Tensor:
+def _at_points(op: Operator, x: Tensor, weight: Tensor) -> Tensor:
     """Channels added up at each point: a matrix product for each image."""
-    graph = op.graph
-    points = graph.reshape(x, (*x.shape[:2], product(x.shape[2:])))
-    found = multiplied(graph, graph.reshape(weight, weight.shape[:2]), points, op.dtype)
-    if isinstance(bias, Tensor):
-        found = graph.pointwise("add", found, graph.reshape(bias, (1, weight.shape[0], 1)), dtype=op.dtype)
-    return graph.reshape(found, op.shape)
+    points = op.graph.reshape(x, (*x.shape[:2], product(x.shape[2:])))
+    found = multiplied(op.graph, op.graph.reshape(weight, weight.shape[:2]), points, op.dtype)
+    return op.graph.reshape(found, op.shape)
+
+
+def _windows_by_weights(op: Operator, x: Tensor, weight: Tensor, axes: Sequence[Axis]) -> Tensor:
+    """The product of weights and windows, of each image and group; the windows are read where they lie in the input."""
+    graph, groups = op.graph, whole(op.arg(6, "groups", 1))
+    inputs, outputs = whole(weight.shape[1]), whole(weight.shape[0]) // groups
+    parted = graph.reshape(x, (x.shape[0], groups, inputs, *x.shape[2:]))
+    windows = graph.unfold(parted if viewable(parted) else copied(graph, parted), axes)
+    taps = windows.shape[-2]
+    weights = graph.expand(graph.reshape(weight, (1, groups, outputs, taps)), (x.shape[0], groups, outputs, taps))
+    return graph.reshape(graph.matmul(weights, windows, op.dtype), op.shape)
 
 
 _GEOMETRY = ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1))

@@ -115,6 +115,11 @@ def operand_dtype(program: MatmulProgram) -> str | None:
 
 def factor_dtype(program: MatmulProgram) -> str | None:
     """As `operand_dtype`, for templates that also sum two products at once."""
+    return None if program.b.windows is not None else tiled_dtype(program)
+
+
+def tiled_dtype(program: MatmulProgram) -> str | None:
+    """As `factor_dtype`, for templates that also read windows."""
     dtypes = {program.b.dtype, *(each.dtype for each in _also(program))}
     return program.a.dtype if dtypes == {program.a.dtype} and program.a.dtype in BYTES else None
 
@@ -131,6 +136,9 @@ def symbols(program: MatmulProgram) -> tuple[str, ...]:
         sizes.extend(tensor.strides)
         if not isinstance(tensor, Store):
             sizes.append(tensor.offset)
+    if program.b.windows is not None:
+        sizes.append(program.b.windows.channel_walk)
+        sizes.extend(s for axis in program.b.windows.axes for s in (axis.places, axis.length, axis.walk))
     known = {"acc", "acc_1", *(load.name for load in program.loads), *(s.name for s in program.body)}
     for statement in program.body:
         sizes.extend(arg for arg in statement.args if isinstance(arg, str) and arg not in known)
@@ -225,7 +233,9 @@ def product_ms(
     # Only another program on the same multiprocessor multiplies under this one's epilogue.
     alone = width * tile_m * tile_n > 128 * 128
     compute_s = product_s + epilogue_s if alone else max(product_s, epilogue_s) + 0.3 * min(product_s, epilogue_s)
-    operand_bytes = sizes.batch * (sizes.m + width * sizes.n) * sizes.k * BYTES[program.a.dtype]
+    windows = program.b.windows
+    right = width * sizes.n * sizes.k if windows is None else value(windows.elements, hints)
+    operand_bytes = sizes.batch * (sizes.m * sizes.k + right) * BYTES[program.a.dtype]
     parts_bytes = sizes.batch * sizes.m * sizes.n * 8 * splits * (splits > 1)
     moved_bytes = operand_bytes + epilogue_bytes_moved(program, hints) + parts_bytes
     rewritten_s = 2 * operand_bytes / device.copy_bytes_per_s if pace.split else 0.0

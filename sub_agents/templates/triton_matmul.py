@@ -1,14 +1,14 @@
 """Matrix product with a fused epilogue in Triton: one tile of the result a program, operands pipelined.
 
 fp16 and bf16 operands go to tensor cores as they are. fp32 operands are split on the fly (`tf32x3`, `bf16x6`), which
-keeps fp32 accuracy; plain tf32 is not offered.
+keeps fp32 accuracy; plain tf32 is offered for convolutions only, which PyTorch itself computes so unless told not to.
 """
 
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import Pace, factor_dtype, fold, large, product_ms, products, reads, worthwhile
+from .matmul_program import Pace, fold, large, product_ms, products, reads, tiled_dtype, worthwhile
 from .triton_matmul_operands import (
     alignments,
     descriptor_lines,
@@ -18,6 +18,7 @@ from .triton_matmul_operands import (
     vectors_possible,
 )
 from .triton_matmul_settings import (
+    CONVOLVED,
     PRECISION,
     default_setting,
     epilogue_bytes,
@@ -65,7 +66,7 @@ class TritonMatmul:
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
         """Any product of operands of one dtype (fp32, fp16, bf16), and two products of halves with one left factor."""
-        return isinstance(program, MatmulProgram) and factor_dtype(program) is not None
+        return isinstance(program, MatmulProgram) and tiled_dtype(program) is not None
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -119,8 +120,8 @@ class TritonMatmul:
                 name="loads", role="memory", choices=("pointer", "descriptor"), default=default["loads"], about=about
             )
             made.append(load)
-        if factor_dtype(folded) == "float32":
-            made.append(PRECISION)
+        if tiled_dtype(folded) == "float32":
+            made.append(PRECISION if folded.b.windows is None else CONVOLVED)
         return tuple(made)
 
     def legal(
@@ -133,7 +134,7 @@ class TritonMatmul:
         """Fits registers and shared memory, and asks for nothing that the sizes cannot use."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        dtype = factor_dtype(folded)
+        dtype = tiled_dtype(folded)
         if dtype is None:
             return False
         setting = widened(folded, setting)
@@ -154,7 +155,8 @@ class TritonMatmul:
             return False
         if not worthwhile(sizes, setting, device):
             return False
-        if dtype == "float32" and device.arch == "sm_90" and large(sizes, device) and sizes.k >= 256:
+        split = dtype == "float32" and folded.b.windows is None
+        if split and device.arch == "sm_90" and large(sizes, device) and sizes.k >= 256:
             # Twice as slow as `triton_split_matmul` on an H200, unless k is so short that splitting first costs more.
             return False
         described = device.arch >= "sm_90" and descriptors_possible(folded, hints)
@@ -169,7 +171,7 @@ class TritonMatmul:
         """By waves of tiles at the rates that large products reached on an H200."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        rates = {"tf32x3": 95e12, "bf16x6": 80e12, "ieee": 30e12}
+        rates = {"tf32": 250e12, "tf32x3": 95e12, "bf16x6": 80e12, "ieee": 30e12}
         half = 740e12 if setting.get("loads") == "descriptor" else 640e12 if vectors_possible(folded, hints) else 150e12
         rate = rates.get(str(setting.get("precision")), half)
         pace = Pace(rate_flops=rate, flight_bytes=flight_bytes(folded, setting, hints))
@@ -208,7 +210,7 @@ def tiled_context(
 ) -> dict[str, object]:
     """What `triton_matmul.py.j2` renders from, with operands from pointers or descriptors."""
     split_k = int(setting["split_k"])
-    fp32 = factor_dtype(program) == "float32"
+    fp32 = tiled_dtype(program) == "float32"
     kind = str(setting["precision"]) if fp32 else program.a.dtype
     a_name, *right = (parts.pointer_of[operand.value] for operand in factors(program).values())
     stored = ("parts_ptr",) if split_k > 1 else parts.epilogue_pointers

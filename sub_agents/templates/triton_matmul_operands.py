@@ -1,7 +1,9 @@
 """How Triton kernels for matrix products read their operands: by pointers with masks, or by TMA descriptors."""
 
-from ...state.program import MatmulProgram, Operand
-from ...state.sizes import Size, value
+from collections.abc import Sequence
+
+from ...state.program import MatmulProgram, Operand, Windows
+from ...state.sizes import Size, product, value
 from ..slots import Setting
 from .matmul_program import BYTES
 from .triton_matmul_source import batch_indices, contiguous_axis, multiple_of, plus, shape_source, terms, written_out
@@ -56,6 +58,8 @@ def alignments(program: MatmulProgram) -> list[str]:
 def operand_side(program: MatmulProgram, side: str, pointer: str) -> dict[str, object]:
     """How one operand is addressed, masked and stepped along k."""
     operand = factors(program)[side]
+    if operand.windows is not None:
+        return windows_side(program, operand.windows, operand, pointer)
     outer_axis, k_axis = (-2, -1) if side == "a" else (-1, -2)
     outer_size = written_out(program.m if side == "a" else program.n)
     name, across = ("rows", "[:, None]") if side == "a" else ("columns", "[None, :]")
@@ -69,12 +73,56 @@ def operand_side(program: MatmulProgram, side: str, pointer: str) -> dict[str, o
     k_stride = written_out(operand.strides[k_axis])
     return {
         "clamped": clamped,
+        "setup": [],
+        "refresh": [],
         "pointers": plus(pointer, terms(strides, indices, operand.offset)),
         "edge_mask": f", mask={outer_mask}, other=0.0" if outer_mask else "",
         "mask": " & ".join(filter(None, [outer_mask, f"in_k{along}"])),
         "advance": f"TILE_K * {k_stride}",
         "descriptor_load": _descriptor_load(program, side, operand, pointer),
     }
+
+
+def windows_side(program: MatmulProgram, windows: Windows, operand: Operand, pointer: str) -> dict[str, object]:
+    """How windows are read as the right factor: k is a channel and a tap of a window, a column is its place."""
+    axes = windows.axes
+    setup = _digits("b_place", "b_columns", [axis.places for axis in axes])
+    setup += [f"b_start_{i} = b_place_{i} * {axis.stride} - {axis.padding}" for i, axis in enumerate(axes)]
+    walks = [axis.walk for axis in axes]
+    starts = terms(walks, [f"b_start_{i}[None, :]" for i in range(len(axes))], operand.offset)
+    setup.append(f"b_base = {plus(plus(pointer, terms(operand.strides[:-2], batch_indices(program))), starts)}")
+    refresh = ["b_depth = (step * TILE_K + tl.arange(0, TILE_K)).to(INDEX)"]
+    taps = [axis.taps for axis in axes]
+    refresh += _digits("b_tap", "b_depth", [windows.channels, *taps])
+    refresh += [f"b_at_{i} = b_tap_{i + 1} * {axis.dilation}" for i, axis in enumerate(axes)]
+    steps = ["b_tap_0[:, None]", *(f"b_at_{i}[:, None]" for i in range(len(axes)))]
+    refresh.append(f"b_pointers = {plus('b_base', terms([windows.channel_walk, *walks], steps))}")
+    inside = []
+    for i, axis in enumerate(axes):
+        if axis.padding > 0:
+            place = f"(b_start_{i}[None, :] + b_at_{i}[:, None])"
+            inside += [f"({place} >= 0)", f"({place} < {written_out(axis.length)})"]
+    mask = " & ".join(inside)
+    return {
+        "clamped": True,
+        "setup": setup,
+        "refresh": refresh,
+        "pointers": "",
+        "edge_mask": f", mask={mask}, other=0.0" if mask else "",
+        "mask": " & ".join(filter(None, [mask, "in_k[:, None]"])),
+        "advance": "",
+        "descriptor_load": "",
+    }
+
+
+def _digits(name: str, index: str, sizes: Sequence[Size]) -> list[str]:
+    """Lines that split an index into digits of these sizes, slowest first; the first takes whatever is left."""
+    lines = []
+    for place in range(len(sizes)):
+        inner = product(sizes[place + 1 :])
+        text = index if inner == 1 else f"{index} // {written_out(inner)}"
+        lines.append(f"{name}_{place} = {text}" + (f" % {written_out(sizes[place])}" if place > 0 else ""))
+    return lines
 
 
 def _descriptor_load(program: MatmulProgram, side: str, operand: Operand, descriptor: str) -> str:

@@ -3,7 +3,7 @@
 from ...state.device import DeviceSheet
 from ...state.program import MatmulProgram
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Extent, epilogue_share, extent, factor_dtype, products
+from .matmul_program import BYTES, Extent, epilogue_share, extent, products, tiled_dtype
 from .triton_matmul_operands import descriptors_possible, vectors_possible
 
 PRECISION = Slot(
@@ -13,6 +13,8 @@ PRECISION = Slot(
     default="tf32x3",
     about="how fp32 factors are split for tensor cores",
 )
+CONVOLVED = PRECISION.model_copy(update={"choices": ("tf32", *PRECISION.choices), "default": "tf32"})
+"""Of convolutions. Where the reference is computed in fp32, the judge refuses what tf32 gives."""
 
 
 def best_tile(
@@ -42,7 +44,7 @@ def best_tile(
 def default_setting(program: MatmulProgram, hints: dict[str, int], device: DeviceSheet) -> Setting:
     """The best tile with a pipeline that fits it; k split where even small tiles leave multiprocessors idle."""
     sizes = wide_extent(program, hints)
-    half = factor_dtype(program) != "float32"
+    half = tiled_dtype(program) != "float32"
     tile_k = 64 if half else 32
     short = sizes.k <= tile_k
     tile_k = min(tile_k, max(16, 1 << max(sizes.k - 1, 0).bit_length()))
@@ -130,7 +132,7 @@ def skinny_setting(sizes: Extent, device: DeviceSheet) -> Setting:
 
 
 def _loads(program: MatmulProgram, hints: dict[str, int], device: DeviceSheet) -> str:
-    half = factor_dtype(program) != "float32"
+    half = tiled_dtype(program) != "float32"
     return "descriptor" if half and device.arch >= "sm_90" and descriptors_possible(program, hints) else "pointer"
 
 

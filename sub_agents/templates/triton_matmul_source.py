@@ -210,6 +210,10 @@ def index_type(program: MatmulProgram) -> str:
     right = (*program.batch, program.k, program.n)
     spans = [span(program.a.strides, (*program.batch, program.m, program.k), program.a.offset)]
     spans += [span(t.strides, right, t.offset) for t in (program.b, program.also) if t is not None]
+    if (windows := program.b.windows) is not None:
+        walks = (*program.b.strides[:-2], windows.channel_walk, *(axis.walk for axis in windows.axes))
+        sizes = (*program.batch, windows.channels, *(axis.length for axis in windows.axes))
+        spans.append(span(walks, sizes, program.b.offset))
     tensors: tuple[Load | Store, ...] = (*program.loads, *program.stores)
     for tensor in tensors:
         spans.append(span(tensor.strides, program.space, tensor.offset if isinstance(tensor, Load) else 0))

@@ -4,6 +4,7 @@ Every load is a gather by explicit element offsets, every statement one torch op
 Slow and memory-hungry on purpose: keep sizes small. This is what the planner and the templates are tested against.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -95,7 +96,9 @@ def _run_matmul(program: MatmulProgram, tensors: Tensors, symbols: Mapping[str, 
     m, n, k = (value(s, symbols) for s in (program.m, program.n, program.k))
     wide = torch.float64 if program.a.dtype == "float64" else torch.float32
     a = _gather(tensors, program.a, [*batch, m, k], symbols).to(wide)
-    b = _gather(tensors, program.b, [*batch, k, n], symbols).to(wide)
+    factor = _gather if program.b.windows is None else _windowed
+    shape = [*batch, k, n] if program.b.windows is None else batch
+    b = factor(tensors, program.b, shape, symbols).to(wide)
     space = [*batch, m, n]
     names = {load.name: _gather(tensors, load, space, symbols) for load in program.loads}
     names["acc"] = a @ b
@@ -103,6 +106,26 @@ def _run_matmul(program: MatmulProgram, tensors: Tensors, symbols: Mapping[str, 
         names["acc_1"] = a @ _gather(tensors, program.also, [*batch, k, n], symbols).to(wide)
     _run_body(program, names, space, symbols, tensors)
     return _run_stores(program, names, space, symbols, plan)
+
+
+def _windowed(tensors: Tensors, operand: Any, batch: Sequence[int], symbols: Mapping[str, int]) -> torch.Tensor:
+    """A factor whose rows are channels and taps, whose columns are places."""
+    windows, flat = operand.windows, _storage(tensors[operand.value])
+    taps = [range(axis.taps) for axis in windows.axes]
+    places = [range(value(axis.places, symbols)) for axis in windows.axes]
+    rows = list(itertools.product(range(windows.channels), *taps))
+    columns = list(itertools.product(*places))
+    offsets = torch.zeros(len(rows), len(columns), dtype=torch.int64)
+    inside = torch.ones(len(rows), len(columns), dtype=torch.bool)
+    offsets += torch.tensor([row[0] for row in rows])[:, None] * value(windows.channel_walk, symbols)
+    for number, axis in enumerate(windows.axes):
+        tap = torch.tensor([row[1 + number] for row in rows])[:, None] * axis.dilation
+        at = torch.tensor([column[number] for column in columns])[None, :] * axis.stride - axis.padding + tap
+        inside &= (at >= 0) & (at < value(axis.length, symbols))
+        offsets += at * value(axis.walk, symbols)
+    base = _offsets(operand.strides[: len(batch)], batch, symbols)[..., None, None] + value(operand.offset, symbols)
+    found = flat[0][torch.where(inside, offsets + base + flat[1], flat[1])]
+    return torch.where(inside, found, torch.zeros_like(found))
 
 
 def _gather(tensors: Tensors, load: Any, space: Sequence[int], symbols: Mapping[str, int]) -> torch.Tensor:

@@ -93,6 +93,18 @@ case("added_up_halves", lambda self, x: x.cumsum(1), lambda: [half(3, 40)])
 case("added_up_softmax", lambda self, x: x.softmax(-1).cumsum(-1), lambda: [draw(3, 13)])
 case("added_up_both_ways", lambda self, x: x.cumsum(1) + x.flip(1).cumsum(1).flip(1), lambda: [draw(3, 13)])
 
+# Convolutions.
+layer("convolved", lambda: nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU()), lambda: [draw(2, 3, 8, 9)])
+layer("convolved_padded", lambda: nn.Conv2d(3, 5, 3, stride=2, padding=(1, 2)), lambda: [draw(2, 3, 8, 9)])
+layer(
+    "convolved_dilated", lambda: nn.Conv2d(4, 6, (2, 3), padding=2, dilation=2, bias=False), lambda: [draw(1, 4, 7, 8)]
+)
+layer("convolved_groups", lambda: nn.Conv2d(6, 4, 3, padding=1, groups=2), lambda: [draw(2, 6, 5, 6)])
+layer("convolved_1d", lambda: nn.Conv1d(3, 4, 5, padding=2), lambda: [draw(2, 3, 20)])
+layer("convolved_3d", lambda: nn.Conv3d(2, 3, (2, 3, 2), stride=2), lambda: [draw(2, 2, 4, 7, 6)])
+layer("convolved_halves", lambda: nn.Conv2d(4, 5, 3, padding=1).half(), lambda: [half(2, 4, 5, 6)])
+layer("convolved_permuted", lambda: nn.Conv2d(3, 4, 3), lambda: [draw(2, 8, 9, 3).permute(0, 3, 1, 2)])
+
 # At every place.
 layer("at_points", lambda: nn.Conv2d(3, 4, 1), lambda: [draw(2, 3, 5, 6)])
 case("between", lambda self, x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda: [draw(2, 3, 4, 5)])

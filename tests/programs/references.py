@@ -243,15 +243,16 @@ case(
     "packed_heads", lambda self, x: (lambda p: p[:, :, 0] @ p[:, :, 1].mT)(x.view(2, 5, 3, 8)), lambda: [draw(2, 5, 24)]
 )
 
+layer(
+    "convolution", lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.GroupNorm(2, 4)), lambda: [draw(2, 3, 8, 8)]
+)
 case("cumulative", lambda self, x: torch.cumsum(x * 2, -1).relu(), lambda: [draw(5, 13)])
 case("concatenated", lambda self, x, y: torch.cat([x.relu(), y + 1], 1) * 3, lambda: [draw(5, 3), draw(5, 4)])
 case("embedding", lambda self, i: F.embedding(i, self.table) * 2, lambda: [torch.arange(6).view(2, 3)], table=(7, 5))
 layer("pooling", lambda: nn.Sequential(nn.MaxPool2d(2), nn.Sigmoid()), lambda: [draw(2, 3, 8, 8)])
 
 # Partly covered.
-layer(
-    "convolution", lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.GroupNorm(2, 4)), lambda: [draw(2, 3, 8, 8)]
-)
+layer("transposed_convolution", lambda: nn.ConvTranspose2d(3, 4, 3, stride=2), lambda: [draw(2, 3, 5, 6)])
 case("sorted", lambda self, x: (lambda v, i: v * 2 + i)(*torch.sort(x.exp(), -1)), lambda: [draw(5, 13)])
 case("attention", lambda self, q: F.scaled_dot_product_attention(q, q, q) + 1, lambda: [draw(2, 3, 5, 4)])
 layer("recurrent", lambda: nn.GRU(4, 5, batch_first=True), lambda: [draw(2, 6, 4)])

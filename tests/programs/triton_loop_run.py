@@ -12,7 +12,7 @@ import json
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from random import Random
@@ -187,6 +187,15 @@ def _compiled(source: KernelSource, plan: ForwardPlan, trace: Any, folder: Path)
         except Exception as error:  # noqa: BLE001 - the test shows what the compiler said, with its case
             return f"{type(error).__name__}: {error}"[-400:]
     return [[kernel.registers, kernel.spill_bytes, kernel.shared_bytes] for kernel in trace.kernels.values()]
+
+
+def compiled(sources: Mapping[str, tuple[KernelSource, ForwardPlan]], folder: Path) -> dict[str, Any]:
+    """Static facts of each source's kernels, or the compiler's error. Nothing can be exported afterwards."""
+    from warpsmith.tools.worker import fake_cuda
+
+    trace = fake_cuda.Trace("sm_90")
+    fake_cuda.install(trace)
+    return {label: _compiled(source, plan, trace, folder) for label, (source, plan) in sources.items()}
 
 
 def compile_all(chosen: list[Template], cover: str) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def test_what_needs_two_kernels_is_two_kernels(name: str, count: int) -> None:
     ("name", "operator"),
     [
         ("sorted", "aten.sort.default"),
-        ("convolution", "aten.conv2d.default"),
+        ("transposed_convolution", "aten.conv_transpose2d.input"),
         ("attention", "aten.scaled_dot_product_attention.default"),
         ("recurrent", "aten.gru.input"),
     ],

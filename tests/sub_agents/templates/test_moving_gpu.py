@@ -1,4 +1,4 @@
-"""Kernels that read at computed places or add up as they go, on a GPU: defaults of all templates against brute force."""
+"""What reads at computed places or adds up as it goes, on a GPU: defaults of all templates against brute force."""
 
 from pathlib import Path
 from typing import Any, Literal
