@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from ...state.sizes import Size
-from .index_maps import Axis, Index, IndexMap, contiguous_strides, groups
+from ...state.sizes import Size, product
+from .index_maps import Axis, Index, IndexMap, NotAffine, contiguous_strides, groups
 from .tensors import Tensor
 
 INDEX = "index"
 """Of what is computed from axes and sizes alone; indices that are data may be int64."""
+MOST_REPEATED = 2**30
 Number = str | int
 """The name of a statement, a symbolic size, or a literal."""
 Say = Callable[[str, tuple[Number, ...], str, int], str]
@@ -35,6 +36,11 @@ class Addresses:
     def through(self, view: Tensor, index_map: IndexMap) -> IndexMap:
         """The operand's map, from the map of a slice or a reshape of it."""
         (operand,) = view.operands
+        if view.kind == "reshape" and _repeats(operand):
+            # The flat index passes all that is in memory, and maybe what the type of indices can hold.
+            elements = product(view.shape)
+            if not isinstance(elements, int) or elements >= MOST_REPEATED:
+                raise NotAffine("a reshape of what is repeated")
         if view.kind == "slice":
             (dim,) = view.dims
             stepped = self.add(view.start, self.multiply(self.number(index_map[dim]), view.step))
@@ -109,6 +115,14 @@ class Addresses:
             self._made[key] = name
             self._known[name] = (dtype, level)
         return self._made[key]
+
+
+def _repeats(tensor: Tensor) -> bool:
+    while tensor.is_view:
+        if tensor.kind == "expand":
+            return True
+        (tensor,) = tensor.operands
+    return False
 
 
 def _index(number: Number) -> Index:

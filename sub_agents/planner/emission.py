@@ -45,7 +45,7 @@ class Emission:
 class Emitter:
     """Writes programs for sinks, computing members and whatever is inlined, loading the rest."""
 
-    def __init__(self, layout: Layout, computed: Callable[[Tensor], bool], hints: Mapping[str, int]) -> None:
+    def __init__(self, layout: Layout, computed: Callable[[Tensor, bool], bool], hints: Mapping[str, int]) -> None:
         self.layout = layout
         self.computed = computed
         self.hints = hints
@@ -99,7 +99,7 @@ class Emitter:
             return self._table_element(tensor.operands[0], index_map, tensor.shape)
         if tensor.is_view:
             return self._at(tensor.operands[0], self._through(tensor, index_map))
-        if not self.computed(tensor):
+        if not self.computed(tensor, self._elsewhere > 0):
             return self._load(tensor, index_map)
         if tensor.kind == "matmul":
             if index_map != self.layout.maps[tensor]:
@@ -136,7 +136,7 @@ class Emitter:
 
     def _in_a_row(self, tensor: Tensor) -> bool:
         """Whether it is in memory, its elements next to each other in the order of its dimensions."""
-        if tensor.is_view or self.computed(tensor):
+        if tensor.is_view or self.computed(tensor, True):
             return False
         return tensor.kind != "leaf" or tensor.strides == contiguous_strides(tensor.shape)
 
@@ -146,11 +146,11 @@ class Emitter:
         assert isinstance(source, Tensor)
         at = tuple(self._place(index, index_map) for index in indices)
         outside, level = self._guard, 0
-        self._elsewhere += 1
         if isinstance(guard, Tensor):
             inside, level = self._at(guard, index_map)
             assert isinstance(inside, (str, bool))
             self._guard = self._both(outside, inside, level)
+        self._elsewhere += 1
         value, own = self._at(source, at)
         self._guard = outside
         self._elsewhere -= 1

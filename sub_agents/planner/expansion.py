@@ -141,10 +141,12 @@ class _Expander:
 
     def _agrees(self, result: Any, node: Node) -> None:
         """An expansion that gives another shape or type than PyTorch is a gap, not an answer."""
-        if node.output is None or not isinstance(result, Tensor):
-            return
-        if (result.shape, result.dtype) != (node.output.shape, node.output.dtype):
-            raise Uncovered(f"gives {result.dtype}{list(result.shape)}")
+        asked = [(result, node.output)] if isinstance(result, Tensor) else []
+        if isinstance(result, tuple):
+            asked = [(result[pick.args[1]], pick.output) for pick in self._picks_of(node)]
+        for found, wanted in asked:
+            if wanted is not None and (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+                raise Uncovered(f"gives {found.dtype}{list(found.shape)}")
 
     def _argument(self, argument: Any) -> Any:
         if isinstance(argument, (list, tuple)):

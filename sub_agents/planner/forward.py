@@ -128,7 +128,10 @@ class _Assembly:
             region = self._home_for(tensor, sinks)
             sinks.setdefault(region, []).append(tensor)
             sinks[region].sort(key=self.grower.order.__getitem__)
-            region.reads = self.grower.emission(region, sinks[region]).reads
+            try:
+                region.reads = self.grower.emission(region, sinks[region]).reads
+            except Refused as reason:
+                raise CannotPlace(tensor.origin, str(reason)) from reason
             waiting += self.grower.reads(region)
         return sinks
 

@@ -86,6 +86,8 @@ def taken(
 @expands("flip")
 def _flip(op: Operator) -> Tensor:
     x, graph = op.tensor(0), op.graph
+    if not x.shape:
+        return copied(graph, x)
     dims = [d % len(x.shape) for d in op.arg(1, "dims")]
     if x.is_scan and graph.flips.get(x.operands[0], (x, ()))[1] == tuple(dims) == x.dims:
         # Flipped, added up and flipped back: added up from the other end.

@@ -47,7 +47,7 @@ def _along(op: Operator, x: Tensor, dim: int, index: Tensor) -> Tensor:
 @expands("index_select")
 def _index_select(op: Operator) -> Tensor:
     x = op.tensor(0)
-    return _along(op, x, op.arg(1, "dim") % len(x.shape), _integers(op.graph, op.tensor(2, "index")))
+    return _along(op, x, op.dimension(1, "dim", x), _integers(op.graph, op.tensor(2, "index")))
 
 
 @expands("embedding")
@@ -90,12 +90,12 @@ def _placed(graph: Graph, index: Tensor, shape: Sequence[Size], first: int) -> T
 
 @expands("take_along_dim")
 def _take_along(op: Operator) -> Tensor:
-    return gathered(op.graph, op.tensor(0), op.arg(2, "dim"), _integers(op.graph, op.tensor(1, "indices")))
+    x = op.tensor(0)
+    return gathered(op.graph, x, op.dimension(2, "dim", x), _integers(op.graph, op.tensor(1, "indices")))
 
 
 def gathered(graph: Graph, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """`torch.gather`: the index has as many dimensions as x and says where along one of them."""
-    dim %= len(x.shape)
     guard = checked(graph, index, x.shape[dim])
     indices = [index if d == dim else places(graph, index.shape, d) for d in range(len(x.shape))]
     return guarded(graph, guard, graph.gather(x, indices, index.shape, guard), 0)

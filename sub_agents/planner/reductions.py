@@ -285,7 +285,7 @@ def _batch_norm(op: Operator) -> tuple[Tensor, ...]:
 def _gather(op: Operator) -> Tensor:
     """One element along a dimension, as a sum of the one that the index picks."""
     x, index = op.tensor(0), op.tensor(2, "index")
-    dim = op.arg(1, "dim") % len(x.shape)
+    dim = op.dimension(1, "dim", x)
     others_fit = all(a == b for d, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if d != dim)
     if index.shape[dim] != 1 or not others_fit or x.shape[dim] == 1:
         return gathered(op.graph, x, dim, index)
@@ -331,4 +331,6 @@ def _instance_norm(op: Operator) -> tuple[Tensor, ...]:
     weight, bias = (_per_channel(graph, op.arg(i, name), x.shape, 1) for i, name in ((1, "weight"), (2, "bias")))
     found, centre, deviation = variance(e, x, [d for d in range(len(x.shape)) if d != 1], 0)
     spread = e("rsqrt", e("add", found, op.arg(5, "eps")))
-    return (_affine(e, e("mul", deviation, spread), weight, bias), centre, spread)
+    result = _affine(e, e("mul", deviation, spread), weight, bias)
+    kept = [d for d in range(len(x.shape)) if d != 1]
+    return (result, graph.squeeze(centre, kept), graph.squeeze(spread, kept))

@@ -4,26 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...state.program import LoopProgram, MatmulProgram
-from ...state.sizes import product, value
-from .addresses import INDEX
+from ...state.sizes import value
 from .assembly import loop_program, matmul_program
 from .emission import Emission, Emitter
 from .index_maps import NotAffine
 from .layout import Refused, Solver
-from .registry import BITS
+from .recomputing import Recomputing
 from .strided import base_of, strided
 from .tensors import Tensor
 
 THIN = 16
 """Rows or columns of a product up to which reading its factors takes most of the time."""
-MAX_RECOMPUTED = 16
-"""Statements that may be computed again in another kernel to save writing and reading their result."""
-
-
-MOST_READ = 3
-"""Bytes read to compute an element that a gather reads, in its own bytes: storing and loading it again is as much."""
-MOST_REPEATED = 2
-"""How often a gather may read an element on average, and it still be computed anew each time."""
 
 
 @dataclass(eq=False)
@@ -38,6 +29,10 @@ class Region:
     @property
     def matmuls(self) -> list[Tensor]:
         return [m for m in self.members if m.kind == "matmul"]
+
+    @property
+    def moves(self) -> bool:
+        return any(m.op == "gather" for m in self.members)
 
     @property
     def reduces(self) -> bool:
@@ -81,7 +76,7 @@ class Grower:
         self.required = frozenset(required)
         self.home: dict[Tensor, Region] = {}
         self.regions: list[Region] = []
-        self._cheap: dict[Tensor, bool] = {}
+        self.recomputing = Recomputing(hints)
 
     def grow(self) -> list[Region]:
         """All regions, in order of creation."""
@@ -113,7 +108,8 @@ class Grower:
         if not found:
             found = [region for region in self.regions if self._sibling(region, tensor)]
         unique = list(dict.fromkeys(found))
-        return sorted(unique, key=self.regions.index, reverse=True)
+        # A product keeps its epilogue, which cannot be shared with what reads at computed places.
+        return sorted(unique, key=lambda region: (region.moves, -self.regions.index(region)))
 
     def _sibling(self, region: Region, tensor: Tensor) -> bool:
         """Reads the same memory over the same space, without depending on it."""
@@ -168,12 +164,15 @@ class Grower:
     def fresh(self, region: Region, sinks: Sequence[Tensor]) -> Emission:
         """The region's program for these sinks, before its axes are put in order. Raises Refused."""
         inside = frozenset(region.members)
-        carried = self._carried(region.members)
+        carried, again = self.recomputing.carried(region.members), self.recomputing
 
-        def computed(tensor: Tensor) -> bool:
-            if tensor in inside or tensor in carried:
-                return True
-            return tensor.kind == "pointwise" and (region.solo or tensor.dtype == INDEX or self.cheap(tensor))
+        def computed(tensor: Tensor, elsewhere: bool) -> bool:
+            if elsewhere or tensor in inside:
+                return not elsewhere or tensor in carried or again.from_nothing(tensor)
+            if region.matmuls and again.moves(tensor):
+                # An epilogue reads at no computed places: that has a small kernel of its own.
+                return False
+            return tensor.kind == "pointwise" and (region.solo or again.from_nothing(tensor) or again.cheap(tensor))
 
         layout = Solver(region.members, self.hints).solve()
         return Emitter(layout, computed, self.hints).emit(sinks)
@@ -183,35 +182,6 @@ class Grower:
         if not region.matmuls:
             return loop_program(emission, name, self.hints)
         return matmul_program(emission, name, strided)
-
-    def cheap(self, tensor: Tensor) -> bool:
-        """Whether computing it again reads no more memory than loading it would."""
-        if tensor not in self._cheap:
-            self._cheap[tensor] = tensor.kind == "pointwise" and self._recomputable(tensor)
-        return self._cheap[tensor]
-
-    def _recomputable(self, tensor: Tensor) -> bool:
-        chain = _Chain.below(tensor)
-        return chain is not None and chain.steps <= MAX_RECOMPUTED and self._read(chain) <= self.bytes(tensor)
-
-    def _read(self, chain: "_Chain") -> int:
-        return sum(self.bytes(leaf) for leaf in chain.leaves)
-
-    def _carried(self, members: Sequence[Tensor]) -> frozenset[Tensor]:
-        """What gathers read and had better compute where they read it: not much more to read than it, once over."""
-        found: set[Tensor] = set()
-        for member in members:
-            source = base_of(member.operands[0]) if member.op == "gather" else member
-            chain = _Chain.below(source) if member.op == "gather" else None
-            if chain is None or chain.steps > MAX_RECOMPUTED or self.bytes(member) > MOST_REPEATED * self.bytes(source):
-                continue
-            if self._read(chain) <= MOST_READ * self.bytes(source):
-                found |= chain.inside
-        return frozenset(found)
-
-    def bytes(self, tensor: Tensor) -> int:
-        """Bytes of all its elements at the hinted sizes."""
-        return value(product(tensor.shape), self.hints) * BITS.get(tensor.dtype, 64) // 8
 
     def _reaches(self, tensor: Tensor, inside: frozenset[Tensor]) -> bool:
         """Whether making this tensor needs any of the others first."""
@@ -236,30 +206,3 @@ class Grower:
     def reads(self, region: Region) -> list[Tensor]:
         """What a region's kernel loads, operands of a product included."""
         return [*region.reads, *(operand for product_of in region.matmuls for operand in product_of.operands)]
-
-
-@dataclass(frozen=True)
-class _Chain:
-    """A pointwise tensor with all that is computed for it from tensors in memory."""
-
-    steps: int
-    leaves: frozenset[Tensor]
-    inside: frozenset[Tensor]
-
-    @classmethod
-    def below(cls, tensor: Tensor) -> "_Chain | None":
-        """None where anything but pointwise operators and views stands behind it, running totals included."""
-        steps, seen, waiting = 0, set[Tensor](), [tensor]
-        while waiting:
-            current = waiting.pop()
-            if current in seen:
-                continue
-            seen.add(current)
-            if current.kind == "leaf":
-                continue
-            if current.is_scan or (current.kind != "pointwise" and not current.is_view):
-                return None
-            steps += current.kind == "pointwise" and current.op not in ("literal", "iota")
-            waiting += current.operands
-        leaves = frozenset(each for each in seen if each.kind == "leaf")
-        return cls(steps, leaves, frozenset(each for each in seen if each.kind == "pointwise"))

@@ -29,6 +29,12 @@ class Operator:
             return self.args[position]
         return self.kwargs.get(name, default)
 
+    def dimension(self, position: int, name: str, of: Tensor) -> int:
+        """A required dimension of a tensor, from 0 on."""
+        if not of.shape:
+            raise Uncovered(f"{self.name} of a tensor without dimensions")
+        return int(self.arg(position, name)) % len(of.shape)
+
     def tensor(self, position: int, name: str = "self") -> Tensor:
         """A required tensor argument; a literal becomes a tensor without dimensions."""
         found = self.arg(position, name)

@@ -5,11 +5,14 @@ from .moved import Compact, copied, counted, places, taken, whole
 from .registry import Operator, expands, is_float
 from .tensors import Graph, Tensor, Uncovered
 
+MOST_TIMES = 40
+"""How often an element is repeated at most: PyTorch multiplies by a rounded factor, which shows from 41 on."""
+
 
 @expands("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
 def _nearest(op: Operator) -> Tensor:
     graph, x = op.graph, op.tensor(0)
-    dims = [d for d in range(2, len(x.shape)) if op.shape[d] != x.shape[d]]
+    dims = [d for d in range(2, len(x.shape)) if op.shape[d] != x.shape[d] or _scale(op, 2, d) not in (None, 1.0)]
     factors = {d: _factor(op, x, d) for d in dims}
     compact = Compact(op.shape, dims)
     moved = {
@@ -22,11 +25,16 @@ def _nearest(op: Operator) -> Tensor:
 def _factor(op: Operator, x: Tensor, dim: int) -> int:
     """How often each element is repeated. Raises Uncovered where that is no whole number."""
     times = quotient(op.shape[dim], x.shape[dim])
-    scales = op.arg(2, "scale_factors") if ".vec" in op.name else op.args[2:]
-    given = [s for s in scales or () if s is not None]
-    if not isinstance(times, int) or (given and given[min(dim - 2, len(given) - 1)] != times):
-        raise Uncovered("resizing by a fraction")
+    if not isinstance(times, int) or times > MOST_TIMES or _scale(op, 2, dim) not in (None, times):
+        raise Uncovered("resizing by a fraction, or by much")
     return times
+
+
+def _scale(op: Operator, first: int, dim: int) -> float | None:
+    """The factor given for a dimension: one that its sizes do not show makes devices differ from each other."""
+    scales = op.arg(first, "scale_factors") if ".vec" in op.name else op.args[first:]
+    given = [s for s in scales or () if s is not None]
+    return given[min(dim - 2, len(given) - 1)] if given else None
 
 
 @expands("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
@@ -35,9 +43,8 @@ def _linear(op: Operator) -> Tensor:
     found = op.tensor(0)
     if op.dtype == "float64" or not is_float(op.dtype):
         raise Uncovered(f"resizing {op.dtype}")
-    scales = op.arg(3, "scale_factors") if ".vec" in op.name else op.args[3:]
-    for number, dim in enumerate(range(2, len(op.shape))):
-        given = scales[number] if scales else None
+    for dim in range(2, len(op.shape)):
+        given = _scale(op, 3, dim)
         if op.shape[dim] != found.shape[dim] or given not in (None, 1.0):
             shape = (*found.shape[:dim], op.shape[dim], *found.shape[dim + 1 :])
             found = _between(op.graph, found, Compact(shape, [dim]), dim, _steps(op, found, dim, given))
@@ -50,7 +57,10 @@ def _steps(op: Operator, x: Tensor, dim: int, given: float | None) -> tuple[floa
     many, one = op.shape[dim], x.shape[dim]
     if op.arg(2, "align_corners"):
         return ((whole(one) - 1) / (whole(many) - 1) if whole(many) > 1 else 0.0), 0.0
-    step = 1.0 / given if given else whole(one) / whole(many)
+    times = quotient(many, one)
+    if given is not None and given != (times if isinstance(times, int) else whole(many) / whole(one)):
+        raise Uncovered("resizing by a factor that the sizes do not show")
+    step = 1.0 / given if given is not None else whole(one) / whole(many)
     return step, 0.5 * step - 0.5
 
 

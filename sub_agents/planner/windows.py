@@ -137,7 +137,9 @@ def _average(op: Operator) -> Tensor:
     e, graph = Arithmetic(op.graph, op.dtype), op.graph
     total = windows.combined("add", "reduce_sum", 0.0, e.wide)
     padded, divisor = op.arg(5, "count_include_pad", True), op.arg(6, "divisor_override")
-    if divisor is None and any(overruns(a) and (op.arg(4, "ceil_mode", False) or not padded) for a in windows.axes):
+    ceiled = op.arg(4, "ceil_mode", False)
+    short = any((overruns(a) and (ceiled or not padded)) or (a.padding > 0 and not padded) for a in windows.axes)
+    if divisor is None and short:
         parts = [_covered(graph, windows, d, padded) for d in range(count)]
         elements = parts[0]
         for part in parts[1:]:

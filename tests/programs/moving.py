@@ -18,6 +18,10 @@ def half(*shape: int) -> torch.Tensor:
     return draw(*shape, dtype=torch.float16)
 
 
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    return F.max_pool2d(x, 3, 1, 1)
+
+
 # Moved.
 case("flipped", lambda self, x: x.flip(1) * 2 + x, lambda: [draw(4, 7)])
 case("flipped_twice", lambda self, x: (x.t() + 1).flip(0, 1), lambda: [draw(4, 7)])
@@ -33,6 +37,9 @@ case("reflected", lambda self, x: F.pad(x, (2, 1), mode="reflect"), lambda: [dra
 case("padded_halves", lambda self, x: F.pad(x, (1, 1)), lambda: [half(3, 8)])
 case("widened", lambda self, x: F.interpolate(x, scale_factor=2, mode="nearest") + 1, lambda: [draw(2, 3, 4, 5)])
 case("shifted", lambda self, x: F.pad(x, (1, -1)) - x, lambda: [draw(3, 8)])
+
+case("flipped_beside_product", lambda self, x, y, b: x @ y + b.flip(0), lambda: [draw(5, 7), draw(7, 4), draw(4)])
+case("flipped_scalar", lambda self, x: x.flip(0) + 1, lambda: [draw()])
 
 # Picked.
 case("embedded", lambda self, i: F.embedding(i, self.table).relu(), lambda: [torch.arange(6).view(2, 3)], table=(7, 5))
@@ -69,8 +76,22 @@ case("largest_dilated", lambda self, x: F.max_pool2d(x, 2, 1, 1, 2), lambda: [dr
 case("averaged", lambda self, x: F.avg_pool2d(x, 3, 2, 1), lambda: [draw(2, 3, 7, 8)])
 case("averaged_inside", lambda self, x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), lambda: [draw(2, 3, 7, 8)])
 case("averaged_ceiled", lambda self, x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), lambda: [draw(2, 3, 6, 7)])
+case("averaged_behind", lambda self, x: F.avg_pool1d(x, 2, 2, 1, count_include_pad=False), lambda: [draw(1, 1, 5)])
 case("averaged_wide", lambda self, x: F.avg_pool1d(x, 12, 3), lambda: [draw(2, 3, 30)])
 case("averaged_blocks", lambda self, x: F.adaptive_avg_pool2d(x, (2, 3)), lambda: [draw(2, 3, 4, 6)])
+case("largest_thrice", lambda self, x: pooled(pooled(pooled(x))), lambda: [draw(2, 2, 8, 8)])
+case("largest_of_gelu", lambda self, x: pooled(F.gelu(x)), lambda: [draw(2, 2, 8, 8)])
+case("largest_beside", lambda self, x: (lambda y: (y, pooled(y)))(F.gelu(x)), lambda: [draw(2, 2, 8, 8)])
+case(
+    "repeated_silu",
+    lambda self, x: F.interpolate(F.silu(x), scale_factor=8, mode="nearest"),
+    lambda: [draw(1, 2, 3, 4)],
+)
+layer(
+    "by_channel_twice",
+    lambda: nn.Sequential(nn.Conv2d(3, 3, 3, padding=1, groups=3), nn.ReLU(), nn.Conv2d(3, 3, 3, padding=1, groups=3)),
+    lambda: [draw(2, 3, 6, 6)],
+)
 case("patches", lambda self, x: F.unfold(x, 3), lambda: [draw(2, 3, 5, 6)])
 case("largest_and_where", lambda self, x: F.max_pool2d(x, 2, return_indices=True), lambda: [draw(2, 3, 6, 8)])
 layer("by_channel", lambda: nn.Conv2d(3, 3, 3, padding=1, groups=3), lambda: [draw(2, 3, 5, 6)])

@@ -252,6 +252,11 @@ case("embedding", lambda self, i: F.embedding(i, self.table) * 2, lambda: [torch
 layer("pooling", lambda: nn.Sequential(nn.MaxPool2d(2), nn.Sigmoid()), lambda: [draw(2, 3, 8, 8)])
 
 # Partly covered.
+case(
+    "resized_by_a_factor_unseen",
+    lambda self, x: F.interpolate(x.view(-1, 1, 5, 5), scale_factor=1.1, mode="bilinear"),
+    lambda: [draw(2, 25)],
+)
 layer("transposed_convolution", lambda: nn.ConvTranspose2d(3, 4, 3, stride=2), lambda: [draw(2, 3, 5, 6)])
 case("sorted", lambda self, x: (lambda v, i: v * 2 + i)(*torch.sort(x.exp(), -1)), lambda: [draw(5, 13)])
 case("attention", lambda self, q: F.scaled_dot_product_attention(q, q, q) + 1, lambda: [draw(2, 3, 5, 4)])

@@ -148,6 +148,7 @@ def test_what_needs_two_kernels_is_two_kernels(name: str, count: int) -> None:
     [
         ("sorted", "aten.sort.default"),
         ("transposed_convolution", "aten.conv_transpose2d.input"),
+        ("resized_by_a_factor_unseen", "aten.upsample_bilinear2d.vec"),
         ("attention", "aten.scaled_dot_product_attention.default"),
         ("recurrent", "aten.gru.input"),
     ],

@@ -1,0 +1,37 @@
+"""What gathers read: computed where it is read if that costs little, stored first where it would be computed often."""
+
+import pytest
+from programs.moving import moving
+
+from warpsmith.state.program import LoopProgram, MatmulProgram
+
+HEAVY = ("erf", "exp", "tanh", "sigmoid")
+
+
+def steps(name: str) -> list[LoopProgram | MatmulProgram]:
+    plan, _ = moving(name)
+    found = [step for step in plan.steps if isinstance(step, (LoopProgram, MatmulProgram))]
+    assert len(found) == len(plan.steps), [step.kind for step in plan.steps]
+    return found
+
+
+@pytest.mark.parametrize("name", ["largest_of_gelu", "largest_beside", "repeated_silu"])
+def test_a_costly_value_is_computed_once_for_all_windows_that_it_is_in(name: str) -> None:
+    first, second = steps(name)
+    assert any(s.op in HEAVY for s in first.body)
+    assert second.body
+    assert not any(s.op in HEAVY for s in second.body)
+
+
+@pytest.mark.parametrize("name", ["largest_of_relu", "padded", "stacked", "joined"])
+def test_a_cheap_one_is_computed_where_it_is_read(name: str) -> None:
+    assert len(steps(name)) == 1
+
+
+def test_windows_over_windows_are_kernels_one_after_the_other() -> None:
+    assert [sum(bool(s.table) for s in step.body) for step in steps("largest_thrice")] == [9, 9, 9]
+    assert [sum(bool(s.table) for s in step.body) for step in steps("by_channel_twice")] == [9, 9]
+
+
+def test_what_a_product_adds_from_elsewhere_does_not_take_its_epilogue_away() -> None:
+    assert [step.kind for step in steps("flipped_beside_product")] == ["loop", "matmul"]
