@@ -21,7 +21,7 @@ from ..state.device import DeviceSheet
 from ..state.errors import InvalidInput
 from ..state.plan import Plan
 from ..state.problem import Problem
-from ..state.program import LoopProgram, MatmulProgram
+from ..state.program import ForwardPlan, LoopProgram, MatmulProgram
 from ..sub_agents.kernel_source import KernelSource, Template
 from ..sub_agents.offline_writer import Combination, OfflineWriter
 from ..sub_agents.slots import Setting, Slot
@@ -104,7 +104,7 @@ def key_of(template: str, setting: Setting) -> Key:
 
 def open_grid(problem: Problem, plan: Plan, device: DeviceSheet, size: int) -> Grid:
     """A grid without times, of up to about `size` settings. Raises InvalidInput for a plan without a kernel."""
-    spaces = OfflineWriter("triton", templates("triton"))._spaces(plan, device)
+    spaces = OfflineWriter("triton", templates("triton"))._spaces(plan.forward, device)
     if not spaces:
         raise InvalidInput(f"{problem.name}: no kernel step that the Triton templates cover")
     (step, space), *others = spaces.items()
@@ -218,11 +218,11 @@ class GridWriter(OfflineWriter):
     def __init__(self, grid: Grid) -> None:
         named = dict.fromkeys([*grid.slots, *(step.template for step in grid.fixed.values())])
         super().__init__("triton", tuple(GridTemplate(name, grid) for name in named))
-        self._opened = self._spaces(grid.plan, grid.device)
+        self._opened = self._spaces(grid.plan.forward, grid.device)
 
-    def _spaces(self, plan: Plan, device: DeviceSheet) -> dict[str, StepSpace]:
+    def _spaces(self, forward: ForwardPlan | None, device: DeviceSheet) -> dict[str, StepSpace]:
         opened = getattr(self, "_opened", None)
-        return opened if opened is not None else super()._spaces(plan, device)
+        return opened if opened is not None else super()._spaces(forward, device)
 
     def _candidate(self, brief: Any, forward: Any, spaces: Any, combination: Combination) -> Candidate:
         slots: dict[str, SlotValue] = {}

@@ -21,3 +21,5 @@ class Plan(Record):
     strategies: tuple[Strategy, ...]
     forward: ForwardPlan | None = None
     """None where nothing of the reference is covered by templates; `uncovered` in `summary` says why."""
+    library: ForwardPlan | None = None
+    """The same with convolutions left to PyTorch's library, where `forward` has some of its own; None elsewhere."""

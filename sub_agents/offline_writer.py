@@ -11,7 +11,6 @@ from random import Random
 from ..state.brief import Brief
 from ..state.candidate import Candidate, Language, SlotValue, make_candidate
 from ..state.device import DeviceSheet
-from ..state.plan import Plan
 from ..state.program import ForwardPlan, LoopProgram, MatmulProgram
 from . import slot_moves
 from .choice_lists import kinds, one_slot, small_grid
@@ -31,6 +30,7 @@ from .step_space import (
     traffic_ms,
     worthwhile,
 )
+from .ways import Way, parted
 
 __all__ = ["Choice", "OfflineWriter", "Rewriting", "StepSpace", "carry_over"]
 
@@ -83,29 +83,34 @@ class OfflineWriter:
 
     def propose(self, brief: Brief, n: int) -> list[Candidate]:
         """At most n new candidates, the most promising first; none if the plan has no kernel step for this writer."""
-        forward = brief.plan.forward
-        spaces = self._spaces(brief.plan, brief.device)
-        if forward is None or not spaces:
-            return []
         tried, found = set(brief.tried), list[Candidate]()
-        proposals = self._proposals(brief, spaces, Random(f"{brief.rng_seed} {brief.directive} {len(tried)}"))
-        for combination, parent, note in islice(proposals, MOST_TRIES * max(1, n)):
+        streams = [
+            self._written(way, Random(f"{brief.rng_seed} {brief.directive} {len(tried)}")) for way in self._ways(brief)
+        ]
+        for candidate in islice(in_turn(streams), MOST_TRIES * max(1, n)):
             if len(found) == n:
                 break
-            candidate = self._candidate(brief, forward, spaces, combination).model_copy(
-                update={"parent": parent, "note": note}
-            )
             if candidate.id not in tried:
                 tried.add(candidate.id)
                 found.append(candidate)
         return found
+
+    def _ways(self, brief: Brief) -> list[Way]:
+        plans = [each for each in (brief.plan.forward, brief.plan.library) if each is not None]
+        made = [(each, self._spaces(each, brief.device)) for each in plans]
+        return parted([Way(brief, forward, spaces) for forward, spaces in made if spaces])
+
+    def _written(self, way: Way, rng: Random) -> Iterator[Candidate]:
+        for combination, parent, note in self._proposals(way.brief, way.spaces, rng):
+            candidate = self._candidate(way.brief, way.forward, way.spaces, combination)
+            yield candidate.model_copy(update={"parent": parent, "note": note})
 
     def reproduce(self, brief: Brief, slots: dict[str, SlotValue]) -> Candidate | None:
         """The candidate that these slots stand for on the brief's problem, or the nearest; None where that is far.
 
         Steps are matched by their order, since their names may differ.
         """
-        forward, spaces = brief.plan.forward, self._spaces(brief.plan, brief.device)
+        forward, spaces = brief.plan.forward, self._spaces(brief.plan.forward, brief.device)
         steps = [step.name for step in forward.steps if step.name in spaces] if forward else []
         theirs = list(dict.fromkeys(name.partition(".")[0] for name in slots))
         if forward is None or not steps or len(steps) != len(theirs):
@@ -125,14 +130,14 @@ class OfflineWriter:
             fitted[name] = Choice.of(choice.template, setting)
         return self._candidate(brief, forward, spaces, fitted)
 
-    def _spaces(self, plan: Plan, device: DeviceSheet) -> dict[str, StepSpace]:
+    def _spaces(self, forward: ForwardPlan | None, device: DeviceSheet) -> dict[str, StepSpace]:
         """The choices for every kernel step, the step with the most work first; empty if some step has none."""
         spaces: dict[str, StepSpace] = {}
-        if plan.forward is None:
+        if forward is None:
             return spaces
         own = False
-        hints = plan.forward.hints
-        for step in plan.forward.steps:
+        hints = forward.hints
+        for step in forward.steps:
             if not isinstance(step, LoopProgram | MatmulProgram):
                 continue
             fitting = tuple(t for t in self._templates if t.fits(step, hints))

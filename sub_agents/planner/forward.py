@@ -16,12 +16,25 @@ from .regions import CannotPlace, Grower, Region
 from .strided import base_of, strided
 from .tensors import Call, Tensor
 
+CONVOLUTIONS = ("aten.conv1d.", "aten.conv2d.", "aten.conv3d.")
 
-def forward_plan(lowered: LoweredGraph) -> ForwardPlan:
-    """Steps for the whole reference. Raises Unplannable with one line saying why there are none."""
+
+def library_plan(lowered: LoweredGraph, forward: ForwardPlan) -> ForwardPlan | None:
+    """As `forward`, with convolutions left to PyTorch; None where it has none, or where nothing else is left."""
+    if not any(isinstance(step, MatmulProgram) and step.b.windows is not None for step in forward.steps):
+        return None
+    found = forward_plan(lowered, frozenset(n.name for n in lowered.nodes if n.op.startswith(CONVOLUTIONS)))
+    return found if any(isinstance(step, (LoopProgram, MatmulProgram)) for step in found.steps) else None
+
+
+def forward_plan(lowered: LoweredGraph, left_out: frozenset[str] = frozenset()) -> ForwardPlan:
+    """Steps for the whole reference; nodes in `left_out` stay in PyTorch.
+
+    Raises Unplannable with one line saying why there are none.
+    """
     if lowered.unsupported:
         raise Unplannable(lowered.unsupported)
-    left: set[str] = set()
+    left = set(left_out)
     while True:
         try:
             return _Assembly(lowered, expand(lowered, frozenset(left))).plan()

@@ -7,7 +7,7 @@ from ...state.problem import Problem
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.wording import counted
 from .expansion import Unplannable
-from .forward import forward_plan
+from .forward import forward_plan, library_plan
 from .layout import Refused
 from .strategies import strategies
 
@@ -30,7 +30,12 @@ class OfflinePlanner:
         summary = f"{size}: {', '.join(step.name for step in kernels)}"
         if forward.uncovered:
             summary += f"; stays in PyTorch: {', '.join(forward.uncovered)}"
-        return Plan(summary=summary, strategies=strategies(forward, device, operators), forward=forward)
+        library = library_plan(graph, forward)
+        if library is not None:
+            summary += "; or with convolutions by PyTorch's library"
+        return Plan(
+            summary=summary, strategies=strategies(forward, device, operators), forward=forward, library=library
+        )
 
 
 def _without_programs() -> tuple[Strategy, ...]:

@@ -10,7 +10,7 @@ from keyword import kwlist
 
 from ...state.program import REDUCTIONS, SCANS, Load, LoopProgram, Statement, Store
 from ...state.sizes import Size, factors, product, value
-from .triton_expression import TYPES, Printer, Term, computed, is_float, literal, prints
+from .triton_expression import TYPES, Printer, Term, computed, is_float, literal
 
 INT32_LIMIT = 2**31
 _RESERVED = frozenset(kwlist) | {
@@ -87,11 +87,6 @@ def definitions(program: LoopProgram) -> tuple[Load | Statement, ...]:
     return (*program.loads, *program.body)
 
 
-def reads(program: LoopProgram) -> tuple[str, ...]:
-    """Values that the kernel reads, in order of first use."""
-    return program.reads
-
-
 def symbols(program: LoopProgram, values: Mapping[str, tuple[tuple[Size, ...], str]]) -> tuple[str, ...]:
     """The symbols that the program or its outputs' shapes use, sorted."""
     known = {load.name for load in program.loads} | {s.name for s in program.body}
@@ -107,7 +102,7 @@ def symbols(program: LoopProgram, values: Mapping[str, tuple[tuple[Size, ...], s
     return tuple(sorted({name for size in sizes for name in factors(size)[1]}))
 
 
-def gathers(program: LoopProgram) -> tuple[Load, ...]:
+def constant_in_runs(program: LoopProgram) -> tuple[Load, ...]:
     """Loads that change along the reduced axes, but not along the last: a scale for each channel of a group."""
     columns = group(program, "column", reduced_axes(program))
     return tuple(
@@ -122,23 +117,6 @@ def gathers(program: LoopProgram) -> tuple[Load, ...]:
 
 def symbols_of(size: Size) -> tuple[str, ...]:
     return factors(size)[1]
-
-
-def printable(program: LoopProgram) -> bool:
-    """Whether Triton can hold every dtype and print every operator of the program."""
-    dtypes = {each.name: each.dtype for each in definitions(program)}
-    if not {*dtypes.values(), *(store.dtype for store in program.stores)} <= set(TYPES):
-        return False
-    for statement in program.body:
-        if statement.op in (*REDUCTIONS, *SCANS):
-            continue
-        terms = tuple(
-            Term("x", computed(dtypes.get(arg, "int64"))) if isinstance(arg, str) else literal(arg)
-            for arg in statement.args
-        )
-        if not prints(statement.op, statement.dtype, terms):
-            return False
-    return True
 
 
 def size_text(size: Size) -> str:

@@ -16,6 +16,7 @@ from . import triton_loop as loop
 from .triton_expression import Printer
 from .triton_pointwise_cost import PointwiseShape, pointwise_ms
 from .triton_pointwise_tile import element_bytes, is_rounded, is_transposed, numel_of, tile_of, trailing_axes
+from .triton_printable import printable
 from .triton_render import Values, cast_if_wide, host_context, render, specialise_slots, wide_on_host
 
 
@@ -25,7 +26,7 @@ class TritonPointwise:
     name = "triton_pointwise"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        return isinstance(program, LoopProgram) and not any(program.reduced) and loop.printable(program)
+        return isinstance(program, LoopProgram) and not any(program.reduced) and printable(program)
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -120,7 +121,7 @@ class TritonPointwise:
             imports=("import torch", *printer.imports()),
             code=render("triton_pointwise.py.j2", context),
             function=context["function"],
-            reads=loop.reads(program),
+            reads=program.reads,
             symbols=loop.symbols(program, values),
         )
 

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ...state.program import LoopProgram
 from ...state.sizes import Size
 from ..slots import Setting, Slot
-from .triton_loop import INT32_LIMIT, Group, accesses, reads, reduced_axes, size_text, span, symbols
+from .triton_loop import INT32_LIMIT, Group, accesses, reduced_axes, size_text, span, symbols
 
 Values = Mapping[str, tuple[tuple[Size, ...], str]]
 
@@ -34,7 +34,7 @@ def render(file: str, context: Mapping[str, Any]) -> str:
 def parameters(program: LoopProgram, values: Values, specialised: bool) -> str:
     """The kernel's parameters: inputs, outputs, and symbols, constant where the kernel is compiled for each size."""
     stores = dict.fromkeys(store.value for store in program.stores)
-    names = [f"{name}_ptr" for name in (*reads(program), *stores)]
+    names = [f"{name}_ptr" for name in (*program.reads, *stores)]
     kind = ": tl.constexpr" if specialised else ""
     return ", ".join([*names, *(f"{name}{kind}" for name in symbols(program, values))])
 
@@ -42,7 +42,7 @@ def parameters(program: LoopProgram, values: Values, specialised: bool) -> str:
 def arguments(program: LoopProgram, values: Values) -> str:
     """What the host passes for `parameters`."""
     stores = dict.fromkeys(store.value for store in program.stores)
-    return ", ".join([*reads(program), *stores, *symbols(program, values)])
+    return ", ".join([*program.reads, *stores, *symbols(program, values)])
 
 
 def allocations(program: LoopProgram, values: Values) -> list[str]:
@@ -55,7 +55,7 @@ def allocations(program: LoopProgram, values: Values) -> list[str]:
 
 def allocation(program: LoopProgram, name: str, shape: tuple[Size, ...], dtype: str) -> str:
     """A host line that makes an empty tensor where the kernel's inputs are."""
-    device = f"{reads(program)[0]}.device" if reads(program) else 'torch.device("cuda")'
+    device = f"{program.reads[0]}.device" if program.reads else 'torch.device("cuda")'
     sizes = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
     return f"{name} = torch.empty(({sizes}), dtype=torch.{dtype}, device={device})"
 
@@ -82,7 +82,7 @@ def host_context(program: LoopProgram, values: Values, setting: Setting) -> dict
         "function": f"run_{program.name}",
         "parameters": parameters(program, values, bool(setting.get("specialise", False))),
         "arguments": arguments(program, values),
-        "signature": ", ".join((*reads(program), *taken)),
+        "signature": ", ".join((*program.reads, *taken)),
         "allocations": allocations(program, values),
         "returned": returned(program),
         "num_stages": None,

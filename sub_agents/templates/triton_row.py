@@ -14,6 +14,7 @@ from . import triton_loop as loop
 from .triton_expression import Printer
 from .triton_passes import Pass, RowSchedule, passes, row_printer, split_stores
 from .triton_pointwise_tile import element_bytes, is_rounded
+from .triton_printable import printable
 from .triton_render import Values, cast_if_wide, host_context, specialise_slots, wide_on_host
 
 
@@ -83,7 +84,7 @@ def _footprint(program: LoopProgram, load: Load, hints: dict[str, int]) -> int:
 
 
 def fits_rows(program: LoopProgram | MatmulProgram) -> bool:
-    return isinstance(program, LoopProgram) and program.levels > 0 and loop.printable(program)
+    return isinstance(program, LoopProgram) and program.levels > 0 and printable(program)
 
 
 def tile_code(
@@ -243,7 +244,7 @@ def run_slots(program: LoopProgram) -> tuple[Slot, ...]:
     code = tile_code(program, row_printer(True), (True, True))
     last = loop.reduced_axes(program)[-1]
     _, tile_stores = split_stores(code)
-    if not tile_stores or not loop.gathers(program) or any(store.strides[last] == 0 for store in tile_stores):
+    if not tile_stores or not loop.constant_in_runs(program) or any(store.strides[last] == 0 for store in tile_stores):
         return ()
     about = "in tiles that keep to a run of the innermost reduced axis, or over all reduced axes as one"
     return (Slot(name="apply", role="memory", choices=("runs", "flat"), default="runs", about=about),)
@@ -272,7 +273,7 @@ def store_body(code: loop.TileCode, schedule: RowSchedule, stream: loop.Access) 
 
 def whole_tiles(program: LoopProgram, setting: Mapping[str, SlotValue], shape: RowShape) -> int:
     """Tiles that a step of a loop holds, without what it reads once a run."""
-    return shape.tiles - (len(loop.gathers(program)) if setting.get("apply", "flat") == "runs" else 0)
+    return shape.tiles - (len(loop.constant_in_runs(program)) if setting.get("apply", "flat") == "runs" else 0)
 
 
 def looped_tile_is_legal(program: LoopProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet) -> bool:
@@ -288,7 +289,7 @@ def looped_tile_is_legal(program: LoopProgram, setting: Setting, hints: dict[str
     staged = (int(setting["stages"]) - 1) * elements * shape.element_bytes * tiles
     if staged > device.shared_bytes_per_block // 2:
         return False
-    if int(setting["stages"]) > 1 and setting.get("apply", "flat") == "flat" and loop.gathers(program):
+    if int(setting["stages"]) > 1 and setting.get("apply", "flat") == "flat" and loop.constant_in_runs(program):
         # Copied ahead element by element: several times as slow as without a pipeline.
         return False
     return elements >= threads or int(setting["num_warps"]) <= 4

@@ -133,7 +133,7 @@ class TritonRowLookback:
             imports=("import torch", *code.printer.imports()),
             code=render("triton_row_lookback.py.j2", context),
             function=context["function"],
-            reads=loop.reads(program),
+            reads=program.reads,
             symbols=loop.symbols(program, values),
         )
 

@@ -109,7 +109,7 @@ class TritonRowLooped:
             imports=("import torch", *code.printer.imports()),
             code=render("triton_row_looped.py.j2", context),
             function=context["function"],
-            reads=loop.reads(program),
+            reads=program.reads,
             symbols=loop.symbols(program, values),
         )
 

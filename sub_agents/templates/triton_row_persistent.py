@@ -136,7 +136,7 @@ class TritonRowPersistent:
             imports=("import torch", *code.printer.imports()),
             code=render("triton_row_persistent.py.j2", context),
             function=context["function"],
-            reads=loop.reads(program),
+            reads=program.reads,
             symbols=loop.symbols(program, values),
         )
 

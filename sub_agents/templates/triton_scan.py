@@ -10,6 +10,7 @@ from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_expression import TYPES, is_float
 from .triton_passes import RowSchedule, split_stores
+from .triton_printable import printable
 from .triton_reduction import Plain
 from .triton_render import render
 from .triton_row import (
@@ -34,7 +35,7 @@ class TritonScan:
     name = "triton_scan"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        return isinstance(program, LoopProgram) and program.scans and loop.printable(program)
+        return isinstance(program, LoopProgram) and program.scans and printable(program)
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -77,7 +78,7 @@ class TritonScan:
             imports=("import torch", *code.printer.imports()),
             code=render("triton_row_looped.py.j2", context),
             function=context["function"],
-            reads=loop.reads(program),
+            reads=program.reads,
             symbols=loop.symbols(program, values),
         )
 

@@ -119,7 +119,7 @@ class TritonSplitReduction:
             imports=("import torch", *code.printer.imports()),
             code=render("triton_split_reduction.py.j2", context),
             function=context["function"],
-            reads=loop.reads(program),
+            reads=program.reads,
             symbols=loop.symbols(program, values),
         )
 

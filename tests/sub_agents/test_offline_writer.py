@@ -204,5 +204,5 @@ def test_a_small_space_is_tuned_as_a_grid() -> None:
 
 
 def test_a_large_space_is_never_enumerated() -> None:
-    (space,) = TritonWriter()._spaces(brief(softmax()).plan, H200).values()
+    (space,) = TritonWriter()._spaces(brief(softmax()).plan.forward, H200).values()
     assert small_grid(space, space.promising()[0]) == []
