@@ -14,7 +14,7 @@ from ...state.program import REDUCTIONS, Load, LoopProgram, Statement
 from ...state.sizes import product, value
 from .triton_expression import HALVES
 from .triton_instructions import ISSUE_RATE, LAUNCH_MS, reached, statement_cost
-from .triton_loop import TileCode, accesses, definitions, gathers, reduced_axes
+from .triton_loop import TileCode, accesses, constant_in_runs, definitions, reduced_axes
 from .triton_passes import Pass, passes, row_printer, split_stores
 from .triton_reduction import Deviations, OnlineExp
 from .triton_row import RowShape, row_shape, tile_code, whole_tiles
@@ -98,7 +98,7 @@ def store_cost(code: TileCode, exact: bool, vector: int, runs: bool = False) -> 
     _, stores = split_stores(code)
     if not stores:
         return 0.0
-    once = gathers(code.program) if runs else ()
+    once = constant_in_runs(code.program) if runs else ()
     parts = [part for part in code.closure([store.name for store in stores], frozenset()) if part not in once]
     return element_cost(code, parts, exact, vector) + len(stores) * (2 / vector + 0.5)
 
