@@ -135,7 +135,7 @@ LARGE = {
 }
 
 
-COVERED = ("relu_add", "gate", "softmax_free", "layer_norm_huge", "added_up")
+COVERED = ("relu_add", "gate", "softmax_free", "layer_norm_huge")
 """Programs whose settings are covered pairwise; all others compile with the defaults."""
 
 
