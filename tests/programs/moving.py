@@ -1,5 +1,6 @@
 """References whose results lie elsewhere than their operands, or are read through windows; `CASES` has them too."""
 
+import functools
 from typing import Any
 
 import torch
@@ -142,5 +143,9 @@ MOVING = tuple(name for name in CASES if name not in _KNOWN)
 
 def moving(name: str) -> tuple[ForwardPlan, list[Any]]:
     """The plan of one of them, and its inputs."""
-    module, inputs = CASES[name]()
-    return forward_plan(lower(module, inputs)), inputs
+    return _planned(name), CASES[name]()[1]
+
+
+@functools.cache
+def _planned(name: str) -> ForwardPlan:
+    return forward_plan(lower(*CASES[name]()))
