@@ -9,6 +9,7 @@ from .tensors import Tensor
 INDEX = "index"
 """Of what is computed from axes and sizes alone; indices that are data may be int64."""
 MOST_REPEATED = 2**30
+"""Elements of a repeated view that a 32-bit index still counts."""
 Number = str | int
 """The name of a statement, a symbolic size, or a literal."""
 Say = Callable[[str, tuple[Number, ...], str, int], str]

@@ -206,7 +206,7 @@ class Emitter:
         operand, backwards = tensor.args
         assert isinstance(operand, Tensor)
         assert isinstance(backwards, bool)
-        others = {(s.args[1]) for s in self.out.body if s.op in SCANS}
+        others = {s.args[1] for s in self.out.body if s.op in SCANS}
         if any(each.kind == "reduce" for each in self.layout.inner) or others - {backwards}:
             raise Refused("running totals beside reductions, or in two directions")
         name, level = self._at(operand, index_map)

@@ -12,6 +12,8 @@ from .tensors import Tensor
 
 MOST_STEPS = 16
 """Statements that may be computed again in another kernel to save writing and reading their result."""
+MOST_CHAINED = 64
+"""Statements behind a tensor beyond which it is never computed again: looking farther would only take time."""
 MOST_READ = 3
 """Bytes read to compute an element that a gather reads, in its own bytes: storing and loading it again is as much."""
 MOST_REPEATED = 2
@@ -34,8 +36,9 @@ class Chain:
 
     @classmethod
     def below(cls, tensor: Tensor) -> "Chain | None":
-        """None where anything but pointwise operators and views stands behind it, running totals included."""
+        """None where more than pointwise operators and views stands behind it, or where a lot of them do."""
         seen, waiting = set[Tensor](), [tensor]
+        steps = work = 0
         while waiting:
             current = waiting.pop()
             if current in seen:
@@ -43,11 +46,14 @@ class Chain:
             seen.add(current)
             if current.is_scan or current.kind not in ("leaf", "pointwise") and not current.is_view:
                 return None
+            if current.kind == "pointwise" and current.op not in ("literal", "iota"):
+                steps, work = steps + 1, work + _COSTLY.get(current.op, 1)
+            if steps > MOST_CHAINED:
+                return None
             waiting += current.operands
-        computed = [each for each in seen if each.kind == "pointwise" and each.op not in ("literal", "iota")]
         return cls(
-            steps=len(computed),
-            work=sum(_COSTLY.get(each.op, 1) for each in computed),
+            steps=steps,
+            work=work,
             leaves=frozenset(each for each in seen if each.kind == "leaf"),
             inside=frozenset(each for each in seen if each.kind == "pointwise"),
         )
@@ -86,7 +92,7 @@ class Recomputing:
         found: set[Tensor] = set()
         elsewhere: defaultdict[Tensor, float] = defaultdict(float)
         read: set[Tensor] = set()
-        for tensor in _users_first(members):
+        for tensor in self._users_first(members):
             if tensor in read:
                 if not self._worth_computing(tensor, elsewhere[tensor]):
                     continue
@@ -101,6 +107,22 @@ class Recomputing:
                 else:
                     elsewhere[base] = max(elsewhere[base], elsewhere[tensor] * ratio)
         return frozenset(found)
+
+    def _users_first(self, members: Sequence[Tensor]) -> list[Tensor]:
+        """Members and what may be computed for them, each before what it is computed from."""
+        inside, done = frozenset(members), dict[Tensor, None]()
+
+        def visit(tensor: Tensor) -> None:
+            base = base_of(tensor)
+            if base in done or base.kind == "leaf":
+                return
+            for operand in base.operands if base in inside or self.chain(base) is not None else ():
+                visit(operand)
+            done[base] = None
+
+        for member in members:
+            visit(member)
+        return list(reversed(done))
 
     def _worth_computing(self, source: Tensor, times: float) -> bool:
         chain = self.chain(source)
@@ -117,20 +139,3 @@ class Recomputing:
     def bytes(self, tensor: Tensor) -> int:
         """Bytes of all its elements."""
         return value(product(tensor.shape), self.hints) * BITS.get(tensor.dtype, 64) // 8
-
-
-def _users_first(members: Sequence[Tensor]) -> list[Tensor]:
-    """Members and all pointwise tensors behind them, each before what it is computed from."""
-    done: dict[Tensor, None] = {}
-
-    def visit(tensor: Tensor) -> None:
-        base = base_of(tensor)
-        if base in done or base.kind == "leaf":
-            return
-        for operand in base.operands if base.kind == "pointwise" or base in members else ():
-            visit(operand)
-        done[base] = None
-
-    for member in members:
-        visit(member)
-    return list(reversed(done))

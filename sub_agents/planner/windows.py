@@ -155,11 +155,7 @@ def _covered(graph: Graph, windows: Windows, dim: int, padded: bool) -> Tensor:
     axis = windows.axes[dim]
     output = places(graph, windows.outputs, dim + 1)
     start = counted(graph, "sub", counted(graph, "mul", output, axis.stride), axis.padding)
-    last = axis.length if not padded else None
-    if last is None:
-        if not isinstance(axis.length, int):
-            raise Uncovered("windows past the end of a free dimension")
-        last = axis.length + axis.padding
+    last = whole(axis.length) + axis.padding if padded else axis.length
     end = counted(graph, "minimum", counted(graph, "add", start, axis.size), last)
     begin = start if padded else counted(graph, "maximum", start, 0)
     return counted(graph, "sub", end, begin)

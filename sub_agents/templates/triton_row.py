@@ -9,13 +9,14 @@ from ...state.candidate import SlotValue
 from ...state.device import DeviceSheet
 from ...state.program import Load, LoopProgram, MatmulProgram
 from ...state.sizes import product, value
+from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_expression import Printer
 from .triton_passes import Pass, RowSchedule, passes, row_printer, split_stores
 from .triton_pointwise_tile import element_bytes, is_rounded
 from .triton_printable import printable
-from .triton_render import Values, cast_if_wide, host_context, specialise_slots, wide_on_host
+from .triton_render import Values, cast_if_wide, host_context, render, specialise_slots, wide_on_host
 
 
 def power_of_two_at_least(n: int) -> int:
@@ -179,7 +180,7 @@ def row_context(code: loop.TileCode, setting: Setting, values: Values, sizes: tu
         f"{n}{' (reduced)' if flag else ''}" for n, flag in zip(program.space, program.reduced, strict=True)
     )
     return host_context(program, values, setting) | {
-        "about": f"Reduction over {space}.",
+        "about": f"{'Running totals' if program.scans else 'Reduction'} over {space}.",
         "wide": wide_on_host(program, values),
         "row_cast": cast_if_wide(program, [*sides, columns], values),
         "column_cast": cast_if_wide(program, [columns], values),
@@ -194,6 +195,19 @@ def row_context(code: loop.TileCode, setting: Setting, values: Values, sizes: tu
         "num_warps": int(setting["num_warps"]),
         "may_be_empty": not isinstance(total, int) or total == 0,
     }
+
+
+def row_source(file: str, code: loop.TileCode, values: Values, context: dict[str, Any]) -> KernelSource:
+    """A reduction template's source from its kernel file."""
+    # The prelude is known when all else is printed.
+    context = {**context, "prelude": code.printer.prelude()}
+    return KernelSource(
+        imports=("import torch", *code.printer.imports()),
+        code=render(file, context),
+        function=context["function"],
+        reads=code.program.reads,
+        symbols=loop.symbols(code.program, values),
+    )
 
 
 def rows_default(shape: RowShape, columns: int, device: DeviceSheet, tile_elements: int) -> int:

@@ -15,7 +15,7 @@ from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_cost import estimated_ms, has_tile_stores, looped_trips
 from .triton_passes import Pass, RowSchedule, passes, row_printer, split_stores
-from .triton_render import allocation, render, specialise_slots
+from .triton_render import allocation, specialise_slots
 from .triton_row import (
     fits_rows,
     index_dtype,
@@ -27,6 +27,7 @@ from .triton_row import (
     power_of_two_at_least,
     row_context,
     row_shape,
+    row_source,
     store_body,
     tile_code,
 )
@@ -128,14 +129,7 @@ class TritonRowLookback:
             self._reducing(code, only, setting, context["name"]),
             self._applying(code, only, setting, context["name"]),
         ]
-        context["prelude"] = code.printer.prelude()
-        return KernelSource(
-            imports=("import torch", *code.printer.imports()),
-            code=render("triton_row_lookback.py.j2", context),
-            function=context["function"],
-            reads=program.reads,
-            symbols=loop.symbols(program, values),
-        )
+        return row_source("triton_row_lookback.py.j2", code, values, context)
 
     def _passed(self, context: dict[str, Any]) -> str:
         names = [text.split(":")[0].strip() for text in context["parameters"].split(",")]

@@ -14,7 +14,6 @@ from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_cost import estimated_ms, looped_trips
 from .triton_passes import RowSchedule, passes, split_stores
-from .triton_render import render
 from .triton_row import (
     access,
     access_slots,
@@ -30,6 +29,7 @@ from .triton_row import (
     row_code,
     row_context,
     row_shape,
+    row_source,
     rows_default,
     run_slots,
     store_body,
@@ -104,14 +104,7 @@ class TritonRowLooped:
         context = row_context(code, setting, values, (rows, columns))
         context |= self._parts(code, setting, index_dtype(program))
         context["stages"] = f", num_stages={setting['stages']}" if int(setting["stages"]) > 1 else ""
-        context["prelude"] = code.printer.prelude()
-        return KernelSource(
-            imports=("import torch", *code.printer.imports()),
-            code=render("triton_row_looped.py.j2", context),
-            function=context["function"],
-            reads=program.reads,
-            symbols=loop.symbols(program, values),
-        )
+        return row_source("triton_row_looped.py.j2", code, values, context)
 
     def _parts(self, code: loop.TileCode, setting: Setting, index: str) -> dict[str, Any]:
         stream, schedule = access(setting), RowSchedule(code)

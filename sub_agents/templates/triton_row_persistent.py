@@ -8,7 +8,6 @@ from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_cost import Trips, estimated_ms, strided_waste, vector_width, work
 from .triton_passes import RowSchedule, passes, plain, reductions, split_stores
-from .triton_render import render
 from .triton_row import (
     access,
     access_slots,
@@ -18,6 +17,7 @@ from .triton_row import (
     row_code,
     row_context,
     row_shape,
+    row_source,
     rows_default,
     tile_slots,
 )
@@ -131,14 +131,7 @@ class TritonRowPersistent:
         context = row_context(code, setting, values, (rows, columns))
         context["symbolic"] = bool(loop.symbols_of(product(program.space[a] for a in loop.reduced_axes(program))))
         context["lines"] = self._lines(code, access(setting), index_dtype(program))
-        context["prelude"] = code.printer.prelude()
-        return KernelSource(
-            imports=("import torch", *code.printer.imports()),
-            code=render("triton_row_persistent.py.j2", context),
-            function=context["function"],
-            reads=program.reads,
-            symbols=loop.symbols(program, values),
-        )
+        return row_source("triton_row_persistent.py.j2", code, values, context)
 
     def _lines(self, code: loop.TileCode, stream: loop.Access, index: str) -> list[str]:
         schedule = RowSchedule(code)

@@ -12,7 +12,6 @@ from .triton_expression import TYPES, is_float
 from .triton_passes import RowSchedule, split_stores
 from .triton_printable import printable
 from .triton_reduction import Plain
-from .triton_render import render
 from .triton_row import (
     access,
     access_slots,
@@ -21,6 +20,7 @@ from .triton_row import (
     row_code,
     row_context,
     row_shape,
+    row_source,
     rows_default,
     tile_slots,
 )
@@ -72,15 +72,7 @@ class TritonScan:
         context = row_context(code, setting, values, (rows, columns))
         context |= _parts(code, access(setting))
         context["stages"] = f", num_stages={setting['stages']}" if int(setting["stages"]) > 1 else ""
-        context["about"] = context["about"].replace("Reduction", "Running totals")
-        context["prelude"] = code.printer.prelude()
-        return KernelSource(
-            imports=("import torch", *code.printer.imports()),
-            code=render("triton_row_looped.py.j2", context),
-            function=context["function"],
-            reads=program.reads,
-            symbols=loop.symbols(program, values),
-        )
+        return row_source("triton_row_looped.py.j2", code, values, context)
 
 
 def _parts(code: loop.TileCode, stream: loop.Access) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from . import triton_loop as loop
 from .triton_cost import estimated_ms, looped_trips, work
 from .triton_expression import TYPES
 from .triton_passes import Pass, RowSchedule, passes, split_stores
-from .triton_render import allocation, render
+from .triton_render import allocation
 from .triton_row import (
     access,
     access_slots,
@@ -32,6 +32,7 @@ from .triton_row import (
     row_code,
     row_context,
     row_shape,
+    row_source,
     run_slots,
     store_body,
     tile_slots,
@@ -114,14 +115,7 @@ class TritonSplitReduction:
         context["stages_of"] = self._stages(code, made, setting, context["name"])
         context |= workspaces(program, made, int(setting["split"]))
         context["pipeline"] = f", num_stages={setting['stages']}" if int(setting["stages"]) > 1 else ""
-        context["prelude"] = code.printer.prelude()
-        return KernelSource(
-            imports=("import torch", *code.printer.imports()),
-            code=render("triton_split_reduction.py.j2", context),
-            function=context["function"],
-            reads=program.reads,
-            symbols=loop.symbols(program, values),
-        )
+        return row_source("triton_split_reduction.py.j2", code, values, context)
 
     def _stages(self, code: loop.TileCode, made: list[Pass], setting: Setting, name: str) -> list[dict[str, Any]]:
         """The kernels in order: one a pass, then one that applies or only combines."""

@@ -4,6 +4,8 @@ import pytest
 from programs.moving import moving
 
 from warpsmith.state.program import LoopProgram, MatmulProgram
+from warpsmith.sub_agents.planner.recomputing import MOST_CHAINED, Recomputing
+from warpsmith.sub_agents.planner.tensors import Graph
 
 HEAVY = ("erf", "exp", "tanh", "sigmoid")
 
@@ -35,3 +37,16 @@ def test_windows_over_windows_are_kernels_one_after_the_other() -> None:
 
 def test_what_a_product_adds_from_elsewhere_does_not_take_its_epilogue_away() -> None:
     assert [step.kind for step in steps("flipped_beside_product")] == ["loop", "matmul"]
+
+
+def test_a_long_chain_is_not_looked_through_to_its_end() -> None:
+    graph = Graph()
+    x = graph.leaf("x", (8,), "float32")
+    chain = [x]
+    for number in range(5000):
+        chain.append(graph.pointwise("add", chain[-1], float(number), dtype="float32"))
+    moved = graph.gather(chain[-1], [graph.iota((8,), 0, "index")], (8,))
+    recomputing = Recomputing({})
+    assert recomputing.chain(chain[MOST_CHAINED]) is not None
+    assert recomputing.chain(chain[MOST_CHAINED + 1]) is None
+    assert recomputing.carried([moved]) == frozenset()

@@ -1,16 +1,9 @@
 """Convolutions as products of weights and windows, in Triton: interpreted on the CPU, and compiled for sm_90."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
-
 import pytest
+from programs.process import printed
 
-pytestmark = pytest.mark.timeout(600)
-TESTS = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.timeout(900)
 NAMES = (
     "convolved",
     "convolved_padded",
@@ -22,22 +15,8 @@ NAMES = (
 )
 
 
-def found(action: str, *names: str) -> dict[str, Any]:
-    process = subprocess.run(
-        [sys.executable, "-m", "programs.moving_run", action, *names],
-        env={**os.environ, "PYTHONPATH": str(TESTS), **({"TRITON_INTERPRET": "1"} if action == "interpret" else {})},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr[-3000:]
-    answer: dict[str, Any] = json.loads(process.stdout)
-    return answer
-
-
 def test_every_convolution_is_right_under_several_settings_in_the_interpreter() -> None:
-    errors = found("interpret", *NAMES)
+    errors = printed("moving_run", "interpret", *NAMES)
     assert set(errors) == set(NAMES)
     assert all(errors.values())
     wrong = {
@@ -50,7 +29,7 @@ def test_every_convolution_is_right_under_several_settings_in_the_interpreter() 
 
 
 def test_windows_compile_for_sm_90_without_spilling() -> None:
-    facts = found("compile", "convolved_padded", "convolved_halves")
+    facts = printed("moving_run", "compile", "convolved_padded", "convolved_halves")
     assert len(facts) == 4
     assert not {label: each for label, each in facts.items() if isinstance(each, str)}
     assert not {label: each for label, each in facts.items() if any(spilled > 16 for _, spilled, _ in each)}

@@ -1,43 +1,23 @@
 """Triton matrix-product templates: interpreted on the CPU, compiled for sm_90, and on a GPU against float64."""
 
 import functools
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from programs.matmul_cases import LARGE, SHAPES, cases, large_cases
 from programs.matmul_run import H200, defaults, settings, template_named, worst_error
+from programs.process import printed
 
 pytestmark = pytest.mark.timeout(1800)
-TESTS = Path(__file__).resolve().parents[2]
 TEMPLATES = ("triton_matmul", "triton_split_matmul", "triton_matvec", "triton_matmul_small")
 # By operand type: what rounding the output (and for fp32 summing) costs at these sizes.
 BOUND = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 6e-3}
 
 
-def run(arguments: list[str], **environment: str) -> dict[str, Any]:
-    """The JSON that `programs.matmul_run` prints: it needs a process that imports triton its way."""
-    process = subprocess.run(
-        [sys.executable, "-m", "programs.matmul_run", *arguments],
-        env={**os.environ, "PYTHONPATH": str(TESTS), "TRITON_DEFAULT_FP_FUSION": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=1700,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr[-3000:]
-    answer: dict[str, Any] = json.loads(process.stdout)
-    return answer
-
-
 @functools.cache
 def found(action: str) -> dict[str, Any]:
     """By template: one process for all of them, since starting one and importing PyTorch takes seconds."""
-    return run([action, *TEMPLATES], **({"TRITON_INTERPRET": "1"} if action == "interpret" else {}))
+    return printed("matmul_run", action, *TEMPLATES)
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
