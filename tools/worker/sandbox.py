@@ -23,6 +23,9 @@ from . import linux
 
 _OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm")
 _KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TRITON_INTERPRET")
+_USER_NAME = "candidate"
+"""A box's user has no line in the machine's list of users, and `getpass.getuser`, which torch.compile calls, looks there
+where no variable tells."""
 
 
 class Box(Record):
@@ -69,6 +72,8 @@ def clean_environment(box: Box) -> dict[str, str]:
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     environment.update(
         HOME=box.scratch,
+        USER=_USER_NAME,
+        LOGNAME=_USER_NAME,
         TMPDIR=box.scratch,
         TRITON_CACHE_DIR=f"{box.scratch}/triton",
         CUPY_CACHE_DIR=f"{box.scratch}/cupy",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from warpsmith.state.evaluation import Status
+from warpsmith.tools.box_users import next_user
 from warpsmith.tools.scratch_folder import NOBODY
 from warpsmith.tools.worker import warden
 
@@ -39,6 +40,13 @@ def test_the_boxed_process_is_an_unprivileged_user_for_good(boxes):
     assert found["back"] is False
     assert "CapEff:\t0000000000000000" in found["status"]
     assert "NoNewPrivs:\t1" in found["status"]
+
+
+@root_only
+def test_a_user_whom_the_machine_does_not_list_has_a_name(boxes):
+    # torch.compile asks for it.
+    found = boxes.report("import getpass\nfound = {'name': getpass.getuser()}", user=next_user())
+    assert found["name"] == "candidate"
 
 
 @pytest.mark.parametrize("namespaced", [True, False])
