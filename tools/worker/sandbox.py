@@ -24,8 +24,8 @@ from . import linux
 _OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm")
 _KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TRITON_INTERPRET")
 _USER_NAME = "candidate"
-"""A box's user has no line in the machine's list of users, and `getpass.getuser`, which torch.compile calls, looks there
-where no variable tells."""
+"""A box's user is in no list of the machine's, where `getpass.getuser`, which torch.compile calls, looks if no variable
+tells."""
 
 
 class Box(Record):
