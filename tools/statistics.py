@@ -49,6 +49,13 @@ def spread(values: Sequence[float]) -> float:
     return pstdev(kept) / median(kept) if len(kept) > 1 else 0.0
 
 
+def middle_half(values: Sequence[float]) -> tuple[float, float]:
+    """The first and third quartile."""
+    ordered = sorted(values)
+    cut = len(ordered) // 4
+    return ordered[cut], ordered[-1 - cut]
+
+
 def stable(values: Sequence[float]) -> bool:
     """Whether times in ms are steady: their spread or their median's interval within 5%, or what events resolve."""
     found, middle = spread(values), median(values)

@@ -8,7 +8,8 @@ from ...state.evaluation import Status
 from ...state.problem import Workload
 from ...state.timing import Timing
 from .. import statistics
-from . import conditions, pairs, wall_clock
+from . import attempts, conditions, pairs, wall_clock
+from .attempts import Attempts
 from .session import CandidateFailed
 from .stages import Stages
 from .trial import Trial
@@ -17,8 +18,6 @@ from .verifier import Verifier
 if TYPE_CHECKING:
     from .judge import Judge
 
-_MEASUREMENTS = 4
-"""The first and up to three more when the spread is too large."""
 _LEAST_MS = 1e-4
 _SLOWED = 1.25
 """How much slower than alone a baseline may run beside a candidate."""
@@ -55,12 +54,15 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
     )
     judge.make_room()
     before, started = conditions.read(judge.device), time.monotonic()
-    for attempt in range(_MEASUREMENTS if gpu else 1):
+    tried = Attempts()
+    for attempt in range(attempts.MOST if gpu else 1):
         found = pairs.run_pairs(duel, plan, attempt)
         candidate_ms, baseline_ms = (_without(judge.event_ms, side) for side in (found.candidate_ms, found.baseline_ms))
         slowed = _slowed(judge.baselines.alone_ms.get((name, workload.name)), median(baseline_ms))
-        if (statistics.stable(candidate_ms) and not slowed) or time.monotonic() - started > plan.most_s:
+        tried.add(candidate_ms, baseline_ms, bool(slowed))
+        if (tried.stable and not slowed) or time.monotonic() - started > plan.most_s:
             break
+    candidate_ms, baseline_ms = tried.candidate_ms, tried.baseline_ms
     if slowed and gpu:
         raise CandidateFailed(Status.UNVERIFIED, f"on {workload.name} the baseline {slowed}")
     with stages("time: wall clock over bursts"):
@@ -68,12 +70,9 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
     notes = []
     if median(found.host_ms) > _LAUNCH_BOUND * median(candidate_ms):
         notes.append(f"launch-bound: the host needs {median(found.host_ms) * 1e3:.0f} us a call")
-    spread = statistics.spread(candidate_ms)
-    stable = not gpu or statistics.stable(candidate_ms)
+    stable = not gpu or tried.stable
     if not stable:
-        notes.insert(
-            0, f"spread {spread:.1%} after {attempt + 1} measurements; {conditions.cause(before, judge.device)}"
-        )
+        notes.insert(0, f"{tried.scatter()}; {conditions.cause(before, judge.device)}")
     if gpu and not trial.identity:
         baseline_ms = _as_alone(judge.baselines.alone_ms.get((name, workload.name)), baseline_ms)
     candidate, baseline = statistics.sample(candidate_ms), statistics.sample(baseline_ms)
@@ -97,8 +96,8 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
 
 
 def parts(plan: pairs.Plan) -> tuple[int, ...]:
-    """Numbers of calls to audit one of, through all measurements that may follow: the last one is what counts."""
-    return plan.parts * _MEASUREMENTS
+    """Numbers of calls to audit one of, through all attempts that may follow: the last one may be what counts."""
+    return plan.parts * attempts.MOST
 
 
 def _plan(trial: Trial, workload: Workload, primary: bool, gpu: bool) -> pairs.Plan:
