@@ -11,6 +11,10 @@ from . import compare, mismatch, oracle, structure
 from .session import CandidateFailed
 
 _CHUNK = 1 << 25
+FEW = 4096
+"""Elements of an output below which several draws are pooled."""
+LUCK = 4.0
+"""Times the bound up to which an error of few elements on few draws may be bad luck."""
 MAGNIFIED = 64
 """By how much inputs are moved further to count integers that are near a tie."""
 
@@ -31,10 +35,18 @@ class Leaf:
     """By how much the value at another index may be worse than at the oracle's (absolute, an entry an element)."""
     mismatch_allowed: float = 0.0
     """For integers computed by rounding: the share of elements that may differ by one step."""
+    typical_rms: float = 0.0
+    """The bound over several draws of the kind, where an output has few elements: on one draw reference and rounding
+    may both be lucky, and a candidate that is not is none the worse."""
+
+    @property
+    def few(self) -> bool:
+        """Whether its error is a matter of luck, so that one draw does not tell."""
+        return self.oracle.numel() < FEW
 
     @property
     def element_limit(self) -> float:
-        return compare.element_limit(self.bound_rms, self.reference, self.condition)
+        return compare.element_limit(max(self.bound_rms, self.typical_rms), self.reference, self.condition)
 
     @property
     def bound_rms(self) -> float:
@@ -50,6 +62,16 @@ class Expectation:
     mutated: list[int]
     """Numbers of the input tensors that the reference changes in place."""
 
+    @property
+    def few(self) -> bool:
+        """Whether all of it together is as little: then repeats cost next to nothing."""
+        return sum(leaf.oracle.numel() for leaf in self.leaves) < FEW
+
+    def expect_typical(self, bounds_rms: list[float]) -> None:
+        """Takes what is typical of the draw's kind, a bound a leaf."""
+        for leaf, bound in zip(self.leaves, bounds_rms, strict=True):
+            leaf.typical_rms = bound
+
 
 @dataclass
 class Finding:
@@ -62,9 +84,16 @@ class Finding:
     value: float = 0.0
     reference: float = 0.0
     condition: float = 0.0
+    typical: float = 0.0
+    """The bound over several draws of the kind, where that is known."""
     worst: str = ""
     place: Place = ""
     """Where the wrong elements lie; empty where none are."""
+
+    @property
+    def maybe_unlucky(self) -> bool:
+        """Of few elements: whether more draws may show that the error is none."""
+        return self.sound and self.error <= LUCK * max(self.bound, self.typical)
 
 
 def clone_nested(value: Any) -> Any:
@@ -108,6 +137,12 @@ def expect(model: torch.nn.Module, inputs: list[Any], unit_in: float) -> Expecta
         for leaf, *others in zip(leaves, outputs, moved, structure.flatten(far)[1], strict=False):
             _allow_integers(leaf, others, chosen, coarsest)
     return Expectation(description, leaves, mutated)
+
+
+def typical_bounds(alike: list[Expectation]) -> list[float]:
+    """For each leaf the rms of its bounds over draws of one kind."""
+    by_leaf = zip(*([leaf.bound_rms for leaf in each.leaves] for each in alike), strict=True)
+    return [_rms(list(bounds)) for bounds in by_leaf]
 
 
 def expect_as(model: torch.nn.Module, inputs: list[Any], known: Expectation) -> Expectation | None:
@@ -191,16 +226,13 @@ def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
     return torch.equal(left, right)
 
 
-def check_leaf(actual: torch.Tensor, leaf: Leaf, slack_rms: float = 0.0) -> Finding:
-    """Compares one output with what is expected. `slack_rms` is added to the bound (absolute)."""
-    if actual.is_floating_point():
-        return _check_floating(actual, leaf, slack_rms)
-    return _check_integer(actual, leaf)
+def check_leaf(actual: torch.Tensor, leaf: Leaf) -> Finding:
+    """Compares one output with what is expected."""
+    return _check_floating(actual, leaf) if actual.is_floating_point() else _check_integer(actual, leaf)
 
 
-def _check_floating(actual: torch.Tensor, leaf: Leaf, slack_rms: float) -> Finding:
-    bound = leaf.bound_rms + slack_rms
-    limit = leaf.element_limit + slack_rms
+def _check_floating(actual: torch.Tensor, leaf: Leaf) -> Finding:
+    bound, limit = leaf.bound_rms, leaf.element_limit
     found = compare.distance(actual, leaf.oracle, limit, leaf.excused)
     sound = found.excess == 0 and found.misplaced == 0
     wrong = not sound or found.rms_error > bound
@@ -212,28 +244,30 @@ def _check_floating(actual: torch.Tensor, leaf: Leaf, slack_rms: float) -> Findi
         value=found.rms_value,
         reference=leaf.reference.rms_error,
         condition=leaf.condition.rms_error,
+        typical=leaf.typical_rms,
         worst=_why(found),
     )
 
 
 def pool(findings: list[Finding]) -> tuple[bool, Finding]:
     """One verdict over the repeats of a draw: a scalar's error is luck, its rms over repeats is not."""
-
-    def rms(values: list[float]) -> float:
-        return (sum(v * v for v in values) / len(values)) ** 0.5
-
     worst = max(findings, key=lambda f: (not f.sound, f.error / f.bound if f.bound else f.error))
     pooled = Finding(
         sound=all(f.sound for f in findings),
-        error=rms([f.error for f in findings]),
-        bound=rms([f.bound for f in findings]),
-        value=rms([f.value for f in findings]),
-        reference=rms([f.reference for f in findings]),
-        condition=rms([f.condition for f in findings]),
+        error=_rms([f.error for f in findings]),
+        bound=_rms([f.bound for f in findings]),
+        value=_rms([f.value for f in findings]),
+        reference=_rms([f.reference for f in findings]),
+        condition=_rms([f.condition for f in findings]),
+        typical=max(f.typical for f in findings),
         worst=worst.worst,
         place=worst.place,
     )
     return pooled.sound and pooled.error <= pooled.bound, pooled
+
+
+def _rms(values: list[float]) -> float:
+    return (sum(v * v for v in values) / len(values)) ** 0.5
 
 
 def _why(found: compare.Distance) -> str:

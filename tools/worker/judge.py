@@ -38,7 +38,8 @@ from .baseline_side import BaselineSide
 from .bench import Bench, BenchPlan, Flush
 from .clock import Stopwatch
 from .context_switch import ContextSwitch
-from .expectation import Expectation, expect
+from .expectation import Expectation
+from .known_expectations import KnownExpectations
 from .problem_module import ProblemModule
 
 _SETS_BYTES = 64 << 20
@@ -46,8 +47,8 @@ _SETS_BYTES = 64 << 20
 _MOST_SETS = 8
 _QUIET_S = 120.0
 """Longer than another process takes to start or to be ended."""
-_CACHED_EXPECTATION_SHARE = 0.25
-"""Share of the GPU's memory that expected values may keep between candidates."""
+_TIMED_DRAWS = 1 << 40
+"""Draws of timed calls are numbered from here on, those of checks from 0 on."""
 _ROOM_SHARE = 0.25
 """Share of the GPU's memory that a candidate should find free."""
 _IDLE_BYTES = 1 << 30
@@ -63,7 +64,7 @@ class Judge:
         self.work_dir = Path(params["work_dir"])
         # The same draws for baseline and every candidate of this run, and nobody else can know them.
         self._run_key = os.urandom(16)
-        self._expectations: dict[tuple[Any, ...], Expectation] = {}
+        self._expectations = KnownExpectations(self)
         self._benches: dict[tuple[str, str], Bench] = {}
         self._hidden: list[Workload] | None = None
         self._neighbours: list[Workload | None] = []
@@ -143,26 +144,17 @@ class Judge:
         rng_seed = self.seed(workload.name, kind, number)
         return draws.draw(self.module, workload.arguments, kind, rng_seed, self.device)
 
+    def timed_inputs(self, workload: Workload, number: int) -> list[Any]:
+        """Inputs of a timed call. None of a check: those the candidate saw, and answered."""
+        return self.inputs(workload, "problem", _TIMED_DRAWS + number)
+
     def expectation(self, workload: Workload, kind: str, number: int, weights: str) -> Expectation:
         """Expected values of one draw, kept between candidates while memory allows."""
-        key = (workload.name, kind, number, weights)
-        found = self._expectations.get(key)
-        if found is None:
-            found = self.expected_of(weights, self.inputs(workload, kind, number))
-            if self._room_to_keep():
-                self._expectations[key] = found
-        return found
+        return self._expectations.of(workload, kind, number, weights)
 
     def expected_of(self, weights: str, inputs: list[Any]) -> Expectation:
-        """Expected values on any inputs. Where memory is short, what was kept for other candidates goes first."""
-        try:
-            return expect(self.models[weights], inputs, self.unit_in)
-        except torch.OutOfMemoryError:
-            self._expectations.clear()
-        # Not in the handler: what the failed attempt holds is let go with its exception.
-        gc.collect()
-        torch.cuda.empty_cache()
-        return expect(self.models[weights], inputs, self.unit_in)
+        """Expected values on any inputs."""
+        return self._expectations.on(weights, inputs)
 
     def make_room(self) -> None:
         """Gives memory that PyTorch keeps for reuse back where little is left: a candidate needs its own."""
@@ -173,15 +165,6 @@ class Judge:
         if free_bytes < _ROOM_SHARE * total_bytes and idle_bytes > _IDLE_BYTES:
             gc.collect()  # workers run with automatic collection off
             torch.cuda.empty_cache()
-
-    def _room_to_keep(self) -> bool:
-        kept = sum(leaf.oracle.nbytes for e in self._expectations.values() for leaf in e.leaves)
-        if self.device.type == "cuda":
-            return kept < _CACHED_EXPECTATION_SHARE * self._device_bytes()
-        return kept < 1 << 30
-
-    def _device_bytes(self) -> int:
-        return int(torch.cuda.get_device_properties(self.device).total_memory)
 
     def bench(self, workload: Workload, expected: Expectation, layout: layouts.Name = "plain") -> Bench:
         """Shared buffers of a workload, reused over candidates."""

@@ -47,7 +47,7 @@ def time_workload(judge: "Judge", trial: Trial, workload: Workload, stages: Stag
         bench=trial.map(workload, expected),
         own=judge.baselines.calls(name, workload),
         expected=expected,
-        draw=lambda number: judge.inputs(workload, "problem", number),
+        draw=lambda number: judge.timed_inputs(workload, number),
         verify=Verifier(judge, workload.name, expected, parts(plan)).verify,
         flush=judge.flush,
         stages=stages,

@@ -16,10 +16,10 @@ from .session import CandidateFailed, Session, readable
 if TYPE_CHECKING:
     from .judge import Judge
 
-REPEATS_BELOW = 4096
-"""Outputs with fewer elements are judged over several repeats, pooled."""
-_REPEATS = 8
+_REPEATS = (8, 16, 32, 64)
+"""Of a draw, where outputs have few elements: so many at first, and more as long as they leave it open."""
 _REPEATED_KINDS = ("problem", "normal", "negative")
+"""Repeated in any case; the others where one draw leaves it open."""
 _LOAD_S = 120.0
 _CALL_S = 60.0
 """Longest call that may still have to compile."""
@@ -127,19 +127,23 @@ class Trial:
 
     def check(self, workload: Workload, kind: str, layout: layouts.Name = "plain") -> Check:
         """One kind of draw: repeats where the output is small, pooled; random weights on all but the problem's own."""
-        judge = self.judge
-        instance = "timed" if kind == "problem" else "random"
-        expected = judge.expectation(workload, kind, 0, instance)
-        small = sum(leaf.oracle.numel() for leaf in expected.leaves) < REPEATS_BELOW
-        findings: list[list[Finding]] = []
-        for number in range(_REPEATS if small and kind in _REPEATED_KINDS and layout == "plain" else 1):
-            findings.append(self._compare(workload, kind, number, layout))
+        expected = self._expected(workload, kind, 0)
+        few = [leaf.few for leaf in expected.leaves]
+        findings = [self._compare(workload, kind, 0, layout)]
+        if (expected.few and kind in _REPEATED_KINDS and layout == "plain") or _open(findings, few):
+            for count in _REPEATS:
+                findings += [self._compare(workload, kind, number, layout) for number in range(len(findings), count)]
+                if not _open(findings, few):
+                    break
         return self._summary(workload, kind, findings)
+
+    def _expected(self, workload: Workload, kind: str, number: int) -> Expectation:
+        return self.judge.expectation(workload, kind, number, "timed" if kind == "problem" else "random")
 
     def _compare(self, workload: Workload, kind: str, number: int, layout: layouts.Name) -> list[Finding]:
         judge = self.judge
         instance = "timed" if kind == "problem" else "random"
-        expected = judge.expectation(workload, kind, number, instance)
+        expected = self._expected(workload, kind, number)
         bench = self.map(workload, expected, layout)
         inputs = judge.inputs(workload, kind, number)
         bench.write(inputs)
@@ -157,8 +161,7 @@ class Trial:
     def _summary(self, workload: Workload, kind: str, findings: list[list[Finding]]) -> Check:
         """The worst leaf decides; its numbers are shown, relative to the oracle's rms."""
         worst: tuple[bool, Finding] | None = None
-        for leaf in zip(*findings, strict=True):
-            passed, pooled = pool(list(leaf))
+        for passed, pooled in _pooled(findings):
             scale = max(pooled.condition / 2.0**-24, pooled.value)
             if scale > 0:
                 self._roundoffs.append(pooled.error / scale)
@@ -213,6 +216,17 @@ def as_check(workload: str, draw: str, passed: bool, finding: Finding) -> Check:
         worst="" if passed or secret else finding.worst,
         place="" if passed else finding.place or "whole",
     )
+
+
+def _pooled(findings: list[list[Finding]]) -> list[tuple[bool, Finding]]:
+    """Over all repeats, leaf by leaf."""
+    return [pool(list(leaf)) for leaf in zip(*findings, strict=True)]
+
+
+def _open(findings: list[list[Finding]], few: list[bool]) -> bool:
+    """Whether something is beyond its bound, and all of that may be bad luck: one draw's error is, of few elements."""
+    refused = [(finding, few[leaf]) for leaf, (passed, finding) in enumerate(_pooled(findings)) if not passed]
+    return bool(refused) and all(small and finding.maybe_unlucky for finding, small in refused)
 
 
 def _badness(finding: Finding) -> float:

@@ -9,13 +9,10 @@ from ...state.evaluation import Status
 from . import draws
 from .expectation import Expectation, Leaf, check_leaf, expect_as, pool
 from .session import CandidateFailed
-from .trial import REPEATS_BELOW, as_check
+from .trial import as_check
 
 if TYPE_CHECKING:
     from .judge import Judge
-
-_LUCK = 4.0
-"""One draw of few elements can be unlucky by this factor; pooled draws were checked before."""
 
 
 class Verifier:
@@ -38,10 +35,11 @@ class Verifier:
         if number in self.audited and self._audited(inputs, delivered):
             return
         expected = self.judge.expected_of("timed", inputs)
+        expected.expect_typical([leaf.typical_rms for leaf in self.expected.leaves])
         for got, leaf in zip(delivered, expected.leaves, strict=True):
             passed, finding = pool([check_leaf(got, leaf)])
-            few = leaf.oracle.numel() < REPEATS_BELOW
-            if not passed and not (few and finding.sound and finding.error <= _LUCK * finding.bound):
+            # One draw of few elements may be unlucky; pooled draws were checked before.
+            if not passed and not (leaf.few and finding.maybe_unlucky):
                 check = as_check(self.workload, "timed", passed=False, finding=finding)
                 text = f"right when checked, wrong in timed call {number}: {finding.worst}"
                 raise CandidateFailed(Status.INCORRECT_NUMERICAL, text, check)
@@ -70,4 +68,4 @@ def close(got: torch.Tensor, own: torch.Tensor, leaf: Leaf) -> bool:
     least, most = torch.aminmax(difference)
     norm, low, high = torch.stack([square_root, least.to(square_root.dtype), most.to(square_root.dtype)]).tolist()
     rms = norm / difference.numel() ** 0.5
-    return bool(rms <= leaf.bound_rms and max(high, -low) <= leaf.element_limit)
+    return bool(rms <= max(leaf.bound_rms, leaf.typical_rms) and max(high, -low) <= leaf.element_limit)

@@ -1,47 +1,52 @@
 """What a judge does where memory is short: what it kept for others goes before anybody is refused."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from warpsmith.tools.worker import buffers
+from warpsmith.tools.worker import buffers, known_expectations
 from warpsmith.tools.worker import judge as judges
+from warpsmith.tools.worker.expectation import Expectation
+from warpsmith.tools.worker.known_expectations import KnownExpectations
+
+KEY = ("default", "normal", 0, "timed")
 
 
-def short_judge(monkeypatch: pytest.MonkeyPatch, failures: int) -> Any:
-    """A judge with something kept, whose comparisons do not fit the first few times."""
-    made: Any = object.__new__(judges.Judge)
-    made.models, made.unit_in, made._expectations = {"timed": None}, 0.0, {("kept",): object()}
-    made.tries = 0
+def short_of_memory(monkeypatch: pytest.MonkeyPatch, failures: int) -> tuple[KnownExpectations, list[str]]:
+    """Expectations with something kept, whose comparisons do not fit the first few times; and the tries so far."""
+    made = KnownExpectations(SimpleNamespace(models={"timed": None}, unit_in=0.0))  # type: ignore[arg-type]
+    made._known[KEY] = Expectation(None, [], [])
+    tries: list[str] = []
 
     def expect(*_: Any) -> str:
-        made.tries += 1
-        if made.tries <= failures:
+        tries.append("once")
+        if len(tries) <= failures:
             raise torch.OutOfMemoryError("no room")
         return "expected"
 
-    monkeypatch.setattr(judges, "expect", expect)
-    return made
+    monkeypatch.setattr(known_expectations, "expect", expect)
+    return made, tries
 
 
 def test_expected_values_of_others_go_first(monkeypatch):
-    judge = short_judge(monkeypatch, 1)
-    assert judge.expected_of("timed", []) == "expected"
-    assert judge._expectations == {}
+    known, _ = short_of_memory(monkeypatch, 1)
+    assert known.on("timed", []) == "expected"
+    assert known._known == {}
 
 
 def test_what_still_does_not_fit_is_said(monkeypatch):
-    judge = short_judge(monkeypatch, 2)
+    known, tries = short_of_memory(monkeypatch, 2)
     with pytest.raises(torch.OutOfMemoryError):
-        judge.expected_of("timed", [])
-    assert judge.tries == 2
+        known.on("timed", [])
+    assert len(tries) == 2
 
 
 def test_nothing_is_dropped_where_all_fits(monkeypatch):
-    judge = short_judge(monkeypatch, 0)
-    assert judge.expected_of("timed", []) == "expected"
-    assert judge._expectations
+    known, _ = short_of_memory(monkeypatch, 0)
+    assert known.on("timed", []) == "expected"
+    assert known._known
 
 
 def test_a_shared_buffer_takes_what_pytorch_keeps_for_reuse(monkeypatch):

@@ -65,3 +65,12 @@ def test_a_renewal_that_fails_leaves_no_expected_values_of_other_draws(
     (found,) = judge.expectation(workload, "normal", 0, "random").leaves
     exact = judge.models["random"].double()(judge.inputs(workload, "normal")[0].double())
     torch.testing.assert_close(found.oracle, exact, rtol=1e-9, atol=1e-9)
+
+
+def test_no_timed_call_has_the_inputs_of_a_check(judge: Any) -> None:
+    """A candidate saw those before the clock started, and could answer from memory."""
+    workload = judge.problem.primary
+    checked = [judge.inputs(workload, "problem", number)[0] for number in range(64)]
+    for number in range(-1, 64):
+        (timed,) = judge.timed_inputs(workload, number)
+        assert not any(torch.equal(timed, each) for each in checked)
