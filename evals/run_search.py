@@ -3,9 +3,11 @@
     python -m warpsmith.evals.run_search --require-gpu --out docs/results/search-h200.json
 
 Variants are the default, other strategies, and the stages. Below stage `hardened` a run hands out its best by the first
-verdict, and an audit by the full judge says whether that was wrong. The runs share a harness, which answers a repeated
-question from memory, so that they differ in what they tried and not by noise; their seconds say nothing and are left
-out. Runs that are in the file already are skipped; several processes may write one file (`--shard 0/2 --gpu 0`, ...).
+verdict, and an audit by the full judge says whether that was wrong. Last verdicts and audits are the judge's own: what
+programs outside find (sanitizers, profiler) tells no variant from another here, and takes a quarter of the time. The
+runs share a harness, which answers a repeated question from memory, so that they differ in what they tried and not by
+noise; their seconds say nothing and are left out. Runs that are in the file already are skipped; several processes may
+write one file (`--shard 0/2 --gpu 0`, ...).
 
 Exit status: 0 if every run ended without a failure of the machine, 1 if not, 2 for bad input, 130 if interrupted.
 """
@@ -187,7 +189,7 @@ def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
     done = {(row.problem, row.variant) for row in load(options.out, options.budget).rows if row.status in DONE}
     pending = [(each, variant) for each in problems for variant in variants if (each.name, variant) not in done]
     settings = {**bench_settings(options), "budget": options.budget}
-    with closing(Bench(**settings)) as bench:
+    with closing(Bench(evidence_tiers=(), **settings)) as bench:
         device = bench.harness.device()
         about = SearchFile(
             budget=options.budget,

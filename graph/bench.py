@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..state.errors import InfraError, WarpsmithError
+from ..state.evaluation import Tier
 from ..state.timing import Baselines
 from ..state.trajectory import Result
 from ..tools.harness import Harness
@@ -18,11 +19,15 @@ from .settings import make_context
 class Bench:
     """Runs problems under one set of settings (the fields of the graph's `Context`). Close it at the end.
 
-    A harness among the collaborators that are `given` is used instead of an own one, and left open.
+    A harness among the collaborators that are `given` is used instead of an own one, and left open. `evidence_tiers` as
+    `open_harness_for` has them.
     """
 
-    def __init__(self, given: Collaborators | None = None, **settings: Any) -> None:
+    def __init__(
+        self, given: Collaborators | None = None, evidence_tiers: tuple[Tier, ...] = ("record",), **settings: Any
+    ) -> None:
         self._context = make_context(settings)
+        self._evidence_tiers = evidence_tiers
         self._given = given or Collaborators()
         self._open: Harness | None = None
         self._reading: threading.Thread | None = None
@@ -30,7 +35,7 @@ class Bench:
     @property
     def harness(self) -> Harness:
         if self._open is None:
-            self._open = self._given.harness or open_harness_for(self._context)
+            self._open = self._given.harness or open_harness_for(self._context, self._evidence_tiers)
         return self._open
 
     def optimize(self, path: Path) -> Result:

@@ -9,6 +9,10 @@ from .cuda_merges import find_merges
 from .cuda_render import specialise_slots
 from .cuda_types import BYTES, is_float
 
+MOST_UNROLLED = 192
+"""Elements of a thread for which code is laid out one by one, where only the compiler knows their number. Settings are
+made for the main workload: another may have rows of many times its length."""
+
 
 def number(setting: Setting, name: str) -> int:
     """An integer choice."""

@@ -8,7 +8,7 @@ from ...state.sizes import factors, product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES
-from .cuda_choices import choice_of_width, maths_slots, number, passes_slot, vector_choices
+from .cuda_choices import MOST_UNROLLED, choice_of_width, maths_slots, number, passes_slot, vector_choices
 from .cuda_column_text import INNER, OUTER, REDUCED, ColumnText, axis_groups, column_flow, partial_bytes, sizes_now
 from .cuda_names import identifier
 from .cuda_passes import Pass
@@ -135,6 +135,7 @@ class CudaColumn:
         used = {n for each in flow.passes for n in flow.needed(flow.targets(each))}
         context = {
             "index_type": index_type(program, setting),
+            "most_unrolled": MOST_UNROLLED,
             "partials": [flow.partial(each) for each in flow.passes if each.reductions],
             "parameters": parameters(
                 program, flow.space, setting, [f"Partial{n}* __restrict__ workspace{n}" for n in numbers]

@@ -5,7 +5,7 @@ from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_access import LOADS, STORES, vector_of
-from .cuda_choices import maths_slots, moved_bytes, narrowest_bytes, number, vector_choices
+from .cuda_choices import MOST_UNROLLED, maths_slots, moved_bytes, narrowest_bytes, number, vector_choices
 from .cuda_names import identifier
 from .cuda_passes import Pass
 from .cuda_render import (
@@ -100,6 +100,7 @@ class CudaRowBlock:
             "threads": threads,
             "threads_per_row": threads // rows,
             "rows_per_block": rows,
+            "most_unrolled": MOST_UNROLLED,
             "loads": [_load(text, name) for name in _early(text)],
             "kept": [
                 {"type": compute_type(text.flow.printer.dtypes[name]), "name": text.flow.printer.name(name)}

@@ -97,6 +97,20 @@ def test_defaults_at_real_sizes_are_legal_and_spill_nothing(template: str, name:
         assert used["shared"] <= 48 * 1024
 
 
+@pytest.mark.parametrize(("template", "shape"), [("cuda_row_block", ("s0", "s1")), ("cuda_column", ("s0", "s1", 64))])
+def test_what_is_far_longer_than_a_setting_is_for_is_not_unrolled(template: str, shape: tuple[int | str, ...]) -> None:
+    """One workload's settings compile for all of them: a thread's thousand elements took 15 seconds, laid out one by
+    one."""
+    symbols, reduced = {"s0": (0, 0, 4096), "s1": (0, 1, 512)}, (False, True, False)[: len(shape)]
+    plan = plan_of(shape, reduced, softmax_body(), {"y": ("result", "float32")}, symbols=symbols)
+    chosen = TEMPLATES[template]
+    setting = default(chosen, plan)
+    assert setting.get("keep", "registers") == "registers"
+    made = [modules(render(chosen, plan, setting), {**plan.hints, "s1": size}) for size in (512, 512 * 512)]
+    own, longer = (len(cubin(code, options)) for ((code, options),) in made)
+    assert longer < 2 * own
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("template", TEMPLATES)
