@@ -1,6 +1,5 @@
 """What a comparison without and with the library comes to: rows, summary and file."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from math import hypot
@@ -15,7 +14,7 @@ from ..state.errors import InvalidInput
 from ..state.scores import geometric_mean
 from ..state.timing import Sample, Timing
 from ..state.trajectory import Result
-from .result_file import commands, locked, write_whole
+from .result_file import commands, locked, read_results, write_results
 
 Compared = Literal["better", "level", "worse", "nothing"]
 COMPARED = ("better", "level", "worse", "nothing")
@@ -176,12 +175,9 @@ def _rounded(value: float, over: Sequence[LibraryRow]) -> float | None:
 
 def load(path: Path, about: LibraryResults) -> LibraryResults:
     """The file, or an empty one. Raises InvalidInput where it is of other settings or cannot be read."""
-    if not path.exists():
+    found = read_results(path, LibraryResults)
+    if found is None:
         return about
-    try:
-        found = LibraryResults.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise InvalidInput(f"{path}: is not a file of this command; choose another --out") from error
     if (found.budget, found.seed_budget, found.dry_run) != (about.budget, about.seed_budget, about.dry_run):
         dry = " --dry-run" if found.dry_run else ""
         made = f"--budget {found.budget} --seed-budget {found.seed_budget}{dry}"
@@ -196,5 +192,4 @@ def add_row(path: Path, row: LibraryRow, about: LibraryResults) -> None:
         kept = [each for each in old.rows if each.problem != row.problem]
         rows = tuple(sorted([*kept, row], key=lambda each: each.problem))
         told = commands(old.command, about.command)
-        made = about.model_copy(update={"rows": rows, "summary": summarised(rows), "command": told})
-        write_whole(path, json.dumps(made.model_dump(), indent=1) + "\n")
+        write_results(path, about.model_copy(update={"rows": rows, "summary": summarised(rows), "command": told}))

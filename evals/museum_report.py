@@ -218,15 +218,21 @@ class Ledger:
 def load(path: Path, conditions: Conditions) -> tuple[list[Row], float, str]:
     """Rows, seconds and commands of an earlier run; nothing where there is no file.
 
-    Raises InvalidInput where it was written under another tier or kind of run: their verdicts do not compare.
+    Raises InvalidInput where it is no such file, or was written under another tier or kind of run: their verdicts do
+    not compare.
     """
     if not path.exists():
         return [], 0.0, ""
-    content = json.loads(path.read_text())
-    for name in ("tier", "dry_run", "gpu"):
-        if content[name] != getattr(conditions, name):
-            raise InvalidInput(f"{path}: was written with {name} {content[name]!r}; give another --out")
-    return [Row.model_validate(row) for row in content["rows"]], float(content["seconds"]), content["command"]
+    try:
+        content = json.loads(path.read_text())
+        made = {name: content[name] for name in ("tier", "dry_run", "gpu")}
+        found = [Row.model_validate(row) for row in content["rows"]], float(content["seconds"]), content["command"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidInput(f"{path}: is not a file of this command; give another --out") from error
+    for name, value in made.items():
+        if value != getattr(conditions, name):
+            raise InvalidInput(f"{path}: was written with {name} {value!r}; give another --out")
+    return found
 
 
 def save(path: Path, content: dict[str, Any]) -> None:

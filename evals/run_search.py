@@ -13,7 +13,6 @@ Exit status: 0 if every run ended without a failure of the machine, 1 if not, 2 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -32,7 +31,7 @@ from ..state.scores import geometric_mean
 from ..state.trajectory import Result
 from . import provenance
 from .bench_command import BenchCommand, bench_settings, kept_rows
-from .result_file import commands, locked, write_whole
+from .result_file import commands, locked, read_results, write_results
 from .suite import SuiteProblem, select
 
 VARIANTS: dict[str, dict[str, object]] = {
@@ -135,12 +134,7 @@ def summarised(rows: Sequence[SearchRow]) -> dict[str, VariantSummary]:
 
 def load(path: Path, budget: int) -> SearchFile:
     """The file, or an empty one. Raises InvalidInput where it is for another budget or cannot be read."""
-    if not path.exists():
-        return SearchFile(budget=budget)
-    try:
-        found = SearchFile.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise InvalidInput(f"{path}: is not a file of this command; choose another --out") from error
+    found = read_results(path, SearchFile) or SearchFile(budget=budget)
     if found.budget != budget:
         raise InvalidInput(f"{path}: was made with --budget {found.budget}; use that, or another --out")
     return found
@@ -154,8 +148,8 @@ def add_row(path: Path, row: SearchRow, about: SearchFile) -> None:
         order = {name: number for number, name in enumerate(VARIANTS)}
         rows = sorted([*kept, row], key=lambda each: (order.get(each.variant, 99), each.problem))
         told = commands(old.command, about.command)
-        made = about.model_copy(update={"rows": tuple(rows), "summary": summarised(rows), "command": told})
-        write_whole(path, json.dumps(made.model_dump(), indent=1) + "\n")
+        summary = summarised(rows)
+        write_results(path, about.model_copy(update={"rows": tuple(rows), "summary": summary, "command": told}))
 
 
 def run_variant(problem: SuiteProblem, variant: str, search: Callable[[Path], Result], commit: str) -> SearchRow:

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from warpsmith.evals.exhibits import collect
 from warpsmith.evals.museum_report import Conditions, Ledger, Verdict
+from warpsmith.state.errors import InvalidInput
 
 HOSTILE, OTHER = collect("hostile/faking")[:2]
 HONEST = collect("honest/")[0]
@@ -46,3 +49,11 @@ def test_a_run_that_replaces_every_row_is_named_alone(tmp_path: Path) -> None:
     again.forget([HOSTILE], changed_only=False)
     again.add(HOSTILE, CAUGHT)
     assert content(out)["command"] == "museum"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"tier": "quick"}'])
+def test_another_file_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    out = tmp_path / "museum.json"
+    out.write_text(text)
+    with pytest.raises(InvalidInput, match="museum.json: is not a file of this command"):
+        Ledger(out, Conditions())
