@@ -7,7 +7,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from ..state.channels import Context, EvaluateTask, ProposeTask, RunInput, RunOutput, State
-from .nodes import combining, finish, loop, start
+from .nodes import combining, finish, fitting, loop, start
 from .routers import (
     again_or_on,
     ask_writers,
@@ -25,8 +25,8 @@ PHASES = ("explore", "rewrite", "tune")
 
 
 def build_graph(checkpointer: "BaseCheckpointSaver[Any] | None" = None) -> Controller:
-    """load -> vet -> baseline -> plan -> (explore | rewrite | tune)* -> combine -> cross_validate -> final_check
-    -> report.
+    """load -> vet -> baseline -> plan -> (explore | rewrite | tune)* -> fit_sizes -> combine -> cross_validate
+    -> final_check -> report.
 
     The three phases share one loop: propose -> schedule -> evaluate -> profile? -> diagnose -> feedback -> record.
     """
@@ -47,6 +47,7 @@ def build_graph(checkpointer: "BaseCheckpointSaver[Any] | None" = None) -> Contr
     builder.add_node("feedback", loop.feedback, metadata={"role": "controller"})
     builder.add_node("record", loop.record, metadata={"role": "controller"})
     builder.add_node("select_seeds", finish.select_seeds, metadata={"role": "controller"})
+    builder.add_node("fit_sizes", fitting.fit_sizes, metadata={"role": "harness"})
     builder.add_node("combine", combining.combine, metadata={"role": "harness"})
     builder.add_node("cross_validate", finish.cross_validate, metadata={"role": "harness"})
     builder.add_node("final_check", finish.final_check, metadata={"role": "harness"})
@@ -67,6 +68,7 @@ def build_graph(checkpointer: "BaseCheckpointSaver[Any] | None" = None) -> Contr
     builder.add_edge("feedback", "record")
     builder.add_conditional_edges("record", again_or_on)
     builder.add_conditional_edges("select_seeds", first_phase)
+    builder.add_edge("fit_sizes", "combine")
     builder.add_edge("combine", "cross_validate")
     builder.add_conditional_edges("cross_validate", check_or_report)
     builder.add_conditional_edges("final_check", done_or_next_best)

@@ -63,6 +63,8 @@ class LiveProgress:
             case {"event": "best", "language": language, "rank": rank, "ms": ms}:
                 self._best = f"best {rank:.3g}x ({language}, {ms:.4g} ms)"
                 self._print(f"  {self._phase}: {self._best}")
+            case {"event": "fitted", "workload": workload, "rank": rank, "best": best} if rank > best:
+                self._print(f"  by the sizes of {workload}: {rank:.3g}x where the best had {best:.3g}x")
             case {"event": "combined", "rank": rank, "best": best}:
                 self._print(f"  two kernels by size: {rank:.3g}x where the best alone has {best:.3g}x")
             case {"event": "cross_validated" | "final_checked" as step}:

@@ -45,10 +45,10 @@ def profile_or_not(state: State) -> Literal["profile", "diagnose"]:
     return "profile" if state.phase != "explore" or state.rounds_without_gain else "diagnose"
 
 
-def again_or_on(state: State) -> Literal["explore", "rewrite", "tune", "select_seeds", "combine"]:
+def again_or_on(state: State) -> Literal["explore", "rewrite", "tune", "select_seeds", "fit_sizes"]:
     """Another round of this phase, the next phase, or the end of the search."""
     if state.stop_reason:
-        return "combine"
+        return "fit_sizes"
     return "select_seeds" if state.phase_over else state.phase
 
 

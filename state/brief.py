@@ -15,7 +15,8 @@ from .plan import Plan
 from .problem import Problem
 from .timing import Baselines
 
-Directive = Literal["explore", "diversify", "rewrite", "tune", "repair"]
+Directive = Literal["explore", "diversify", "rewrite", "tune", "repair", "fit"]
+"""`fit` explores for the sizes that the plan has in this brief."""
 
 
 class Scored(Record):

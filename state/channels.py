@@ -77,6 +77,13 @@ class Context(BaseModel):
     confirm: bool = Field(
         default=True, title="Confirm", description="Measure a notable gain a second time before learning from it"
     )
+    fits: int = Field(
+        default=2,
+        ge=0,
+        le=16,
+        title="Fits",
+        description="Kernels tried for each other size that the best falls short at; no part of the budget",
+    )
     finalists: int = Field(default=1, ge=1, le=8, title="Finalists", description="Candidates to cross-validate")
     profiles: int = Field(default=1, ge=0, title="Profiles", description="Most candidates to profile (seconds each)")
     max_concurrency: int = Field(

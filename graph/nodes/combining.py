@@ -3,6 +3,7 @@
 from langgraph.runtime import Runtime
 
 from ...state.channels import Context, EvaluateTask, State, Update
+from ...state.evaluation import Evaluation
 from ...sub_agents.two_in_one import two_in_one
 from ..keeping import pool_of, ranked
 from ..services import Services
@@ -36,10 +37,15 @@ def combine(state: State, runtime: Runtime[Context]) -> Update:
     return update
 
 
+def most_thorough(id: str, services: Services) -> Evaluation | None:
+    """What the search knows best of a candidate."""
+    return services.run.evaluation(id, "full") or services.run.evaluation(id)
+
+
 def _combined(state: State, services: Services) -> str:
     """Keeps the file of the pair that promises most; empty where there is none, or the two do not fit together."""
     # By the state: where a run was cut off in this node, its directory holds the merged one already.
-    judged = {id: services.run.evaluation(id, "full") or services.run.evaluation(id) for id in state.tried}
+    judged = {id: most_thorough(id, services) for id in state.tried}
     known = {id: evaluation for id, evaluation in judged.items() if evaluation is not None}
     pair = best_pair(services.problem, known, state.best_rank)
     if pair is None:

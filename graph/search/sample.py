@@ -3,7 +3,7 @@
 from ...state.channels import Context, WriterRequest
 from .pacing import HOT
 from .standing import Standing
-from .strategy import Phased, ask, shared_out
+from .strategy import Phased, ask, languages_of, shared_out
 
 
 class Sampling(Phased):
@@ -18,10 +18,9 @@ class Sampling(Phased):
         return self.steps(standing, standing.room) if standing.room else ()
 
     def steps(self, standing: Standing, room: int) -> tuple[WriterRequest, ...]:
-        both = standing.context.languages == "both"
-        languages = ("triton", "cuda") if both else (standing.context.languages,)
+        languages = languages_of(standing.context)
         return tuple(
-            ask(standing, language, "explore", n, part=part, temperature=HOT)  # type: ignore[arg-type]
+            ask(standing, language, "explore", n, part=part, temperature=HOT)
             for part, (language, n) in enumerate(zip(languages, shared_out(room, len(languages)), strict=True))
             if n
         )

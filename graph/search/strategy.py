@@ -119,6 +119,11 @@ def ask(standing: Standing, language: Language, directive: Directive, n: int, **
     return request.model_copy(update={"rng_seed": seed})
 
 
+def languages_of(context: Context) -> tuple[Language, ...]:
+    """What candidates may be written in."""
+    return ("triton", "cuda") if context.languages == "both" else (context.languages,)
+
+
 def first_language(context: Context) -> Language:
     return "cuda" if context.languages == "cuda" else "triton"
 

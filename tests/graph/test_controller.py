@@ -40,7 +40,7 @@ def evaluated_ids(steps: list[tuple[str, Any]]) -> list[str]:
 def test_a_run_passes_through_every_node_in_the_order_of_the_design(problem_file, tmp_path, given):
     nodes = [node for node, _ in stream_nodes(problem_file, tmp_path, given())]
     assert nodes[:5] == ["load_problem", "vet_problem", "measure_baseline", "plan", "explore"]
-    assert nodes[-5:] == ["record", "combine", "cross_validate", "final_check", "report"]
+    assert nodes[-5:] == ["fit_sizes", "combine", "cross_validate", "final_check", "report"]
     assert set(nodes) == set(graph.get_graph().nodes) - {"__start__", "__end__"}
     loop = [node for node in nodes[4:] if node not in ("evaluate", "profile")][:6]
     assert loop == ["explore", "propose", "schedule", "diagnose", "feedback", "record"]
