@@ -1,11 +1,15 @@
 """Attempts at one measurement: the last alone where it is steady, or all together."""
 
 from dataclasses import dataclass, field
+from statistics import median
 
 from .. import statistics
 
 MOST = 4
 """The first and up to three more where times scatter."""
+_MOST_APART = 0.25
+"""Width of the middle half, as a share of the median, up to which samples are of one kind: where calls are now fast and
+now slow, a median of many tells which are more, and not how long a call takes."""
 
 
 @dataclass
@@ -35,7 +39,7 @@ class Attempts:
             return
         self._all_candidate_ms += candidate_ms
         self._all_baseline_ms += baseline_ms
-        if not self.stable and statistics.stable(self._all_candidate_ms):
+        if not self.stable and _known_together(self._all_candidate_ms):
             self.candidate_ms, self.baseline_ms = list(self._all_candidate_ms), list(self._all_baseline_ms)
             self.stable = True
 
@@ -44,3 +48,8 @@ class Attempts:
         low, high = statistics.middle_half(self.candidate_ms)
         spread = statistics.spread(self.candidate_ms)
         return f"spread {spread:.1%}, the middle half {low * 1e3:.1f} to {high * 1e3:.1f} us, {self.count} measurements"
+
+
+def _known_together(times_ms: list[float]) -> bool:
+    low, high = statistics.middle_half(times_ms)
+    return statistics.stable(times_ms) and high - low <= _MOST_APART * median(times_ms)

@@ -1,6 +1,7 @@
 """What a draw's output should be: the float64 oracle's answer and how far from it a candidate may be."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +14,8 @@ from .session import CandidateFailed
 _CHUNK = 1 << 25
 FEW = 4096
 """Elements of an output below which several draws are pooled."""
+MOST_LENIENT = 8.0
+"""Times a draw's own bound that what is typical of its kind may count at most."""
 LUCK = 4.0
 """Times the bound up to which an error of few elements on few draws may be bad luck."""
 MAGNIFIED = 64
@@ -36,8 +39,14 @@ class Leaf:
     mismatch_allowed: float = 0.0
     """For integers computed by rounding: the share of elements that may differ by one step."""
     typical_rms: float = 0.0
-    """The bound over several draws of the kind, where an output has few elements: on one draw reference and rounding
-    may both be lucky, and a candidate that is not is none the worse."""
+    """The bound over several draws of the kind, where somebody asked for it."""
+
+    @property
+    def held(self) -> list[torch.Tensor]:
+        """Tensors that it keeps alive."""
+        chosen = [self.chosen.index, self.chosen.values] if self.chosen is not None else []
+        others = (self.excused, self.index_slack)
+        return [self.oracle, *chosen, *(each for each in others if each is not None)]
 
     @property
     def few(self) -> bool:
@@ -46,7 +55,13 @@ class Leaf:
 
     @property
     def element_limit(self) -> float:
-        return compare.element_limit(max(self.bound_rms, self.typical_rms), self.reference, self.condition)
+        return compare.element_limit(self.lenient_rms, self.reference, self.condition)
+
+    @property
+    def lenient_rms(self) -> float:
+        """The bound without the luck that reference and rounding may have had on this draw; never many times its own,
+        since one draw of large values would else excuse anything on all others."""
+        return max(self.bound_rms, min(self.typical_rms, MOST_LENIENT * self.bound_rms))
 
     @property
     def bound_rms(self) -> float:
@@ -67,10 +82,16 @@ class Expectation:
         """Whether all of it together is as little: then repeats cost next to nothing."""
         return sum(leaf.oracle.numel() for leaf in self.leaves) < FEW
 
+    @property
+    def size_bytes(self) -> int:
+        """What keeping it takes."""
+        held = [each for leaf in self.leaves for each in leaf.held]
+        return sum({id(each): each.nbytes for each in held}.values())
+
     def expect_typical(self, bounds_rms: list[float]) -> None:
-        """Takes what is typical of the draw's kind, a bound a leaf."""
+        """Takes what is typical of the draw's kind, a bound a leaf, where errors are a matter of luck."""
         for leaf, bound in zip(self.leaves, bounds_rms, strict=True):
-            leaf.typical_rms = bound
+            leaf.typical_rms = bound if leaf.few else 0.0
 
 
 @dataclass
@@ -84,8 +105,8 @@ class Finding:
     value: float = 0.0
     reference: float = 0.0
     condition: float = 0.0
-    typical: float = 0.0
-    """The bound over several draws of the kind, where that is known."""
+    lenient: float = 0.0
+    """The bound without luck; at least `bound`."""
     worst: str = ""
     place: Place = ""
     """Where the wrong elements lie; empty where none are."""
@@ -93,7 +114,7 @@ class Finding:
     @property
     def maybe_unlucky(self) -> bool:
         """Of few elements: whether more draws may show that the error is none."""
-        return self.sound and self.error <= LUCK * max(self.bound, self.typical)
+        return self.sound and self.error <= LUCK * max(self.bound, self.lenient)
 
 
 def clone_nested(value: Any) -> Any:
@@ -111,11 +132,16 @@ def clone_nested(value: Any) -> Any:
 def expect(model: torch.nn.Module, inputs: list[Any], unit_in: float) -> Expectation:
     """Runs reference and oracle on one draw. `unit_in` is the roundoff that the precision policy permits."""
     used = clone_nested(inputs)
+    versions = [(each, _version(each)) for each in structure.flatten(used)[1]]
     result = model(*used)
     description, outputs = structure.flatten(result)
     _, before = structure.flatten(inputs)
     _, after = structure.flatten(used)
-    mutated = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if not same_values(a, b)]
+    # By its version an input is written to on every draw, also where that changes no value, as a clamp may.
+    written = [each is old and _version(each) != version for each, (old, version) in zip(after, versions, strict=True)]
+    pairs = enumerate(zip(before, after, strict=True))
+    mutated = [i for i, (old, new) in pairs if written[i] or not same_values(old, new)]
+    del versions
     # Inputs are let go but for those that change: of large workloads few copies fit beside each other.
     after = [after[i] for i in mutated]
     del used, result
@@ -139,10 +165,8 @@ def expect(model: torch.nn.Module, inputs: list[Any], unit_in: float) -> Expecta
     return Expectation(description, leaves, mutated)
 
 
-def typical_bounds(alike: list[Expectation]) -> list[float]:
-    """For each leaf the rms of its bounds over draws of one kind."""
-    by_leaf = zip(*([leaf.bound_rms for leaf in each.leaves] for each in alike), strict=True)
-    return [_rms(list(bounds)) for bounds in by_leaf]
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def expect_as(model: torch.nn.Module, inputs: list[Any], known: Expectation) -> Expectation | None:
@@ -231,6 +255,16 @@ def check_leaf(actual: torch.Tensor, leaf: Leaf) -> Finding:
     return _check_floating(actual, leaf) if actual.is_floating_point() else _check_integer(actual, leaf)
 
 
+def check_all(delivered: list[torch.Tensor], expected: Expectation, ask_typical: Callable[[], None]) -> list[Finding]:
+    """A finding a leaf. `ask_typical` tells the expectation what is typical, where an error of few elements is too
+    large."""
+    found = [check_leaf(actual, leaf) for actual, leaf in zip(delivered, expected.leaves, strict=True)]
+    if any(leaf.few and not pool([each])[0] for each, leaf in zip(found, expected.leaves, strict=True)):
+        ask_typical()
+        found = [check_leaf(actual, leaf) for actual, leaf in zip(delivered, expected.leaves, strict=True)]
+    return found
+
+
 def _check_floating(actual: torch.Tensor, leaf: Leaf) -> Finding:
     bound, limit = leaf.bound_rms, leaf.element_limit
     found = compare.distance(actual, leaf.oracle, limit, leaf.excused)
@@ -244,7 +278,7 @@ def _check_floating(actual: torch.Tensor, leaf: Leaf) -> Finding:
         value=found.rms_value,
         reference=leaf.reference.rms_error,
         condition=leaf.condition.rms_error,
-        typical=leaf.typical_rms,
+        lenient=leaf.lenient_rms,
         worst=_why(found),
     )
 
@@ -254,19 +288,20 @@ def pool(findings: list[Finding]) -> tuple[bool, Finding]:
     worst = max(findings, key=lambda f: (not f.sound, f.error / f.bound if f.bound else f.error))
     pooled = Finding(
         sound=all(f.sound for f in findings),
-        error=_rms([f.error for f in findings]),
-        bound=_rms([f.bound for f in findings]),
-        value=_rms([f.value for f in findings]),
-        reference=_rms([f.reference for f in findings]),
-        condition=_rms([f.condition for f in findings]),
-        typical=max(f.typical for f in findings),
+        error=rms([f.error for f in findings]),
+        bound=rms([f.bound for f in findings]),
+        value=rms([f.value for f in findings]),
+        reference=rms([f.reference for f in findings]),
+        condition=rms([f.condition for f in findings]),
+        lenient=rms([f.lenient for f in findings]),
         worst=worst.worst,
         place=worst.place,
     )
     return pooled.sound and pooled.error <= pooled.bound, pooled
 
 
-def _rms(values: list[float]) -> float:
+def rms(values: list[float]) -> float:
+    """Root of the mean square."""
     return (sum(v * v for v in values) / len(values)) ** 0.5
 
 

@@ -152,6 +152,10 @@ class Judge:
         """Expected values of one draw, kept between candidates while memory allows."""
         return self._expectations.of(workload, kind, number, weights)
 
+    def expect_typical(self, expected: Expectation, workload: Workload, kind: str, weights: str) -> None:
+        """Tells a draw's expectation what is typical of its kind, where an error of few elements is too large."""
+        expected.expect_typical(self._expectations.typical(expected, workload, kind, weights))
+
     def expected_of(self, weights: str, inputs: list[Any]) -> Expectation:
         """Expected values on any inputs."""
         return self._expectations.on(weights, inputs)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...state.problem import Workload
-from .expectation import Expectation, expect, typical_bounds
+from .expectation import Expectation, expect, rms
 
 if TYPE_CHECKING:
     from .judge import Judge
 
 ALIKE = 8
-"""Draws of a kind that tell what is typical of it, where an output has few elements."""
+"""Draws of a kind that tell what is typical of it. Later ones are looked at once, and not kept."""
 _KEPT_SHARE = 0.25
 """Of the GPU's memory, between candidates."""
 _KEPT_ON_CPU_BYTES = 1 << 30
@@ -24,7 +24,8 @@ class KnownExpectations:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
         self._known: dict[tuple[str, str, int, str], Expectation] = {}
-        self._typical: dict[tuple[str, str, str], list[float]] = {}
+        self._bounds: dict[tuple[str, str, str], list[tuple[list[int], list[float]]]] = {}
+        """Of the first draws of a kind: the inputs that each changes, and a bound a leaf."""
 
     def of(self, workload: Workload, kind: str, number: int, weights: str) -> Expectation:
         """Of one draw."""
@@ -32,9 +33,8 @@ class KnownExpectations:
         found = self._known.get(key)
         if found is None:
             found = self.on(weights, self._judge.inputs(workload, kind, number))
-            if found.few:
-                found.expect_typical(self._typical_of(workload, kind, weights, {number: found}))
-            self._keep(key, found)
+            if number < ALIKE and self._room_to_keep():
+                self._known[key] = found
         return found
 
     def on(self, weights: str, inputs: list[Any]) -> Expectation:
@@ -49,27 +49,23 @@ class KnownExpectations:
         torch.cuda.empty_cache()
         return expect(judge.models[weights], inputs, judge.unit_in)
 
+    def typical(self, like: Expectation, workload: Workload, kind: str, weights: str) -> list[float]:
+        """For each leaf the rms of its bound over the first draws of a kind: those that change the same inputs."""
+        key = (workload.name, kind, weights)
+        if key not in self._bounds:
+            made = (self.of(workload, kind, number, weights) for number in range(ALIKE))
+            self._bounds[key] = [(each.mutated, [leaf.bound_rms for leaf in each.leaves]) for each in made]
+        alike = [bounds for mutated, bounds in self._bounds[key] if mutated == like.mutated]
+        own = [leaf.bound_rms for leaf in like.leaves]
+        return [rms(list(column)) for column in zip(*(alike or [own]), strict=True)]
+
     def clear(self) -> None:
         """Forgets all: the draws are others now, or memory is short."""
         self._known.clear()
-        self._typical.clear()
+        self._bounds.clear()
 
-    def _typical_of(self, workload: Workload, kind: str, weights: str, made: dict[int, Expectation]) -> list[float]:
-        """Bounds over several draws of the kind, one a leaf. `made`: what there is of them by number."""
-        key = (workload.name, kind, weights)
-        if key not in self._typical:
-            numbers = range(ALIKE)
-            alike = {n: made.get(n) or self.on(weights, self._judge.inputs(workload, kind, n)) for n in numbers}
-            typical = self._typical[key] = typical_bounds(list(alike.values()))
-            for number, each in alike.items():
-                each.expect_typical(typical)
-                self._keep((workload.name, kind, number, weights), each)
-        return self._typical[key]
-
-    def _keep(self, key: tuple[str, str, int, str], found: Expectation) -> None:
-        kept_bytes = sum(leaf.oracle.nbytes for known in self._known.values() for leaf in known.leaves)
+    def _room_to_keep(self) -> bool:
         device, most_bytes = self._judge.device, float(_KEPT_ON_CPU_BYTES)
         if device.type == "cuda":
             most_bytes = _KEPT_SHARE * torch.cuda.get_device_properties(device).total_memory
-        if kept_bytes < most_bytes:
-            self._known[key] = found
+        return sum(each.size_bytes for each in self._known.values()) < most_bytes

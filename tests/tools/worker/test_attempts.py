@@ -45,6 +45,13 @@ def test_attempts_that_differ_are_no_knowledge():
     assert "4 measurements" in tried.scatter()
 
 
+def test_calls_that_are_now_fast_and_now_slow_are_not_known_by_which_are_more() -> None:
+    tried = Attempts()
+    for attempt in range(MOST):
+        tried.add([0.01] * 29 + [0.1 + 0.001 * attempt] * 21, steady(0.07))
+    assert not tried.stable
+
+
 def test_an_attempt_that_something_slowed_tells_nothing_of_others():
     rng, tried = Random(3), Attempts()
     tried.add(scattered(0.14, 0.1, rng), steady(0.14), slowed=True)
