@@ -14,13 +14,14 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import torch
 from programs import examples
-from programs.cover import cover_over
+from programs.cover import every_choice
 from programs.interpreter import run_plan
 from programs.moving import moving
 from programs.sheets import H200
@@ -31,6 +32,7 @@ from warpsmith.state.sizes import value
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
 from warpsmith.sub_agents.slot_moves import spread
 from warpsmith.sub_agents.slots import Setting
+from warpsmith.sub_agents.templates.pairwise import pairwise
 from warpsmith.sub_agents.templates.registry import templates
 
 
@@ -134,7 +136,8 @@ MOVING = ("largest_3x3", "joined_sum", "added_up_long", "largest_so_far_long")
 
 
 COVERED = ("relu_add", "gate", "softmax_free", "layer_norm_huge")
-"""Programs whose settings are covered pairwise; all others compile with the defaults."""
+"""Programs whose settings are covered, the first that a template fits pairwise, the next by every choice; all others
+compile with the defaults."""
 
 
 def compile_only(template: Template, cover: str, trace: Any) -> dict[str, Any]:
@@ -159,16 +162,13 @@ def _add_moving() -> None:
 
 
 def _covered(template: Template) -> Iterator[tuple[str, Setting]]:
-    fitting = {name: LARGE[name] for name in COVERED if template.fits(program_of(LARGE[name]), LARGE[name].hints)}
-    return cover_over(
-        {
-            name: (
-                template.slots(program_of(plan), plan.hints, H200),
-                lambda s, plan=plan: template.legal(program_of(plan), s, plan.hints, H200),  # type: ignore[misc]
-            )
-            for name, plan in fitting.items()
-        }
-    )
+    fitting = [name for name in COVERED if template.fits(program_of(LARGE[name]), LARGE[name].hints)]
+    for place, name in enumerate(fitting[:2]):
+        plan = LARGE[name]
+        slots = template.slots(program_of(plan), plan.hints, H200)
+        legal = partial(template.legal, program_of(plan), hints=plan.hints, device=H200)
+        for setting in every_choice(slots, legal, place) if place else pairwise(slots, legal):
+            yield name, setting
 
 
 def _compiled(source: KernelSource, plan: ForwardPlan, trace: Any, folder: Path) -> Any:
