@@ -25,6 +25,7 @@ from ..graph.settings import make_context
 from ..state.base import digest
 from ..state.channels import Context
 from ..state.errors import InfraError, InvalidInput, InvalidProblem
+from ..state.wording import estimated
 from ..sub_agents.llm.written import WrittenAnswers, WrittenModel, read_written
 from ..tools.harness import Harness
 from . import provenance
@@ -106,8 +107,8 @@ def line_of(row: LlmRow) -> str:
     gain = (
         f"{row.speedup:.2f}x"
         if row.speedup
-        else f"{row.estimated_speedup:.2f}x estimated"
-        if row.estimated_speedup
+        else estimated(row.estimated_sol_fraction)
+        if row.estimated_sol_fraction
         else ""
     )
     times = f"{row.best_ms:.4g} ms against {row.baseline_ms:.4g}" if row.best_ms and row.baseline_ms else ""

@@ -24,6 +24,7 @@ from ..state.base import Record, digest
 from ..state.channels import Context
 from ..state.errors import InfraError, InvalidInput, InvalidProblem
 from ..state.trajectory import Result
+from ..state.wording import estimated
 from . import provenance
 from .bench_command import BenchCommand, bench_settings, say
 from .suite import SuiteProblem, select
@@ -121,8 +122,8 @@ def progress(row: SuiteRow) -> str:
     """One line on one problem."""
     times = f"{row.best_ms:.4g} ms against {row.best_baseline_ms:.4g}" if row.best_ms and row.best_baseline_ms else ""
     gain = f"{row.speedup:.2f}x" if row.speedup else ""
-    if row.estimated_speedup:
-        gain = f"{row.estimated_speedup:.2f}x estimated"
+    if row.estimated_sol_fraction:
+        gain = estimated(row.estimated_sol_fraction)
     cells = [f"{row.name:<26}", f"{row.status:<14}", row.verdict, gain, times, row.language, row.message]
     return " ".join(cell for cell in cells if cell.strip()) + f" ({row.candidates_tried} tried, {row.seconds:.1f} s)"
 

@@ -45,7 +45,7 @@ class SuiteRow(Record):
     """Against the best baseline."""
     speedup_over_eager: float | None = None
     speedup_over_compile: float | None = None
-    estimated_speedup: float | None = None
+    estimated_sol_fraction: float | None = None
     sol_fraction: float | None = None
     custom_share: float | None = None
     candidates_tried: int = 0
@@ -99,7 +99,7 @@ def row_of(problem: SuiteProblem, result: Result, source_id: str, commit: str) -
         speedup=result.speedup,
         speedup_over_eager=result.speedup_over.get("eager"),
         speedup_over_compile=result.speedup_over.get("compile"),
-        estimated_speedup=result.estimated_speedup,
+        estimated_sol_fraction=result.estimated_sol_fraction,
         sol_fraction=result.sol_fraction,
         custom_share=result.custom_share,
         candidates_tried=result.tried,

@@ -164,7 +164,7 @@ def result_row(file: Path, key: str, result: Result) -> BatchRow:
         ms=result.ms,
         baseline_ms=result.baseline_ms,
         speedup_over=result.speedup_over,
-        estimated_speedup=result.estimated_speedup,
+        estimated_sol_fraction=result.estimated_sol_fraction,
         sol_fraction=result.sol_fraction,
         custom_share=result.custom_share,
         tried=result.tried,

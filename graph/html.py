@@ -22,7 +22,7 @@ def render_html(result: Result, source: str) -> str:
     environment.filters["times"] = lambda value: "–" if value is None else f"{value:.3g}×"
     environment.filters["percent"] = lambda value: "–" if value is None else f"{value:.0%}"
     environment.filters["counted"] = counted
-    plot = trajectory_plot(result.trajectory)
+    plot = trajectory_plot(result.trajectory, unit="" if result.dry_run else "×")
     models_lines = spending_lines(result.models) if result.models else []
     evidence = list(evidence_lines(result.evidence)) if result.evidence else []
     template = environment.get_template(TEMPLATE)

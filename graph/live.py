@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from ..state.trajectory import BatchRow, Result
+from ..state.wording import estimated
 from .batch import BatchResult
 from .progress import batch_lines, interrupted_lines, row_line, summary_lines
 
@@ -23,6 +24,7 @@ class LiveProgress:
         self._phase = "starting"
         self._tried = self._failed = self._budget = 0
         self._best = ""
+        self._dry_run = False
         self._seconds_left: float | None = None
         # Last, since it draws at once.
         self._live = Live(console=self.console, refresh_per_second=8, transient=True, get_renderable=self.line)
@@ -51,6 +53,7 @@ class LiveProgress:
         match event:
             case {"event": "problem_loaded", "problem": problem, "device": device, "dry_run": dry_run}:
                 self._problem, self._tried, self._failed, self._best = problem, 0, 0, ""
+                self._dry_run = dry_run
                 self._phase = "measuring baselines"
                 self._print(f"{problem} on {device}{', dry run: estimated, untimed' if dry_run else ''}")
             case {"event": "planned", "summary": summary}:
@@ -61,7 +64,8 @@ class LiveProgress:
                 self._tried += 1
                 self._failed += status not in ("passed", "unverified")
             case {"event": "best", "language": language, "rank": rank, "ms": ms}:
-                self._best = f"best {rank:.3g}x ({language}, {ms:.4g} ms)"
+                gain = estimated(rank) if self._dry_run else f"{rank:.3g}x"
+                self._best = f"best {gain} ({language}, {ms:.4g} ms)"
                 self._print(f"  {self._phase}: {self._best}")
             case {"event": "fitted", "workload": workload, "rank": rank, "best": best} if rank > best:
                 self._print(f"  by the sizes of {workload}: {rank:.3g}x where the best had {best:.3g}x")

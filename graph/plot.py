@@ -49,8 +49,11 @@ class Plot(Record):
     phases: tuple[PhaseSpan, ...]
 
 
-def trajectory_plot(entries: Sequence[TrajectoryEntry]) -> Plot:
-    """Speedups on a logarithmic axis, so that twice as fast and half as fast lie equally far from 1."""
+def trajectory_plot(entries: Sequence[TrajectoryEntry], unit: str = "×") -> Plot:
+    """Speedups on a logarithmic axis, so that twice as fast and half as fast lie equally far from 1.
+
+    `unit` is empty in a dry run, which has fractions of the speed of light.
+    """
     ranks = [entry.rank for entry in entries if entry.rank > 0]
     low, high = floor(log2(min([*ranks, 1.0]))), max(ceil(log2(max([*ranks, 1.0]))), 1)
     step = (WIDTH - LEFT - RIGHT) / max(len(entries), 1)
@@ -69,7 +72,7 @@ def trajectory_plot(entries: Sequence[TrajectoryEntry]) -> Plot:
             phases.append(PhaseSpan(x=round(x - step / 2, 1), name=phase))
         failed = entry.rank <= 0
         y = HEIGHT - BOTTOM if failed else y_of(entry.rank)
-        told = entry.status.value if failed else f"{entry.rank:.3g}x"
+        told = entry.status.value if failed else f"{entry.rank:.3g}{unit}"
         dots.append(Dot(x=x, y=y, failed=failed, language=entry.language, title=f"{entry.id} {entry.language} {told}"))
         if entry.rank > best:
             if best > 0:
@@ -77,6 +80,6 @@ def trajectory_plot(entries: Sequence[TrajectoryEntry]) -> Plot:
             best = entry.rank
         if best > 0:
             points.append((x, y_of(best)))
-    ticks = tuple(Tick(y=y_of(2.0**power), label=f"{2.0**power:g}×") for power in range(low, high + 1))
+    ticks = tuple(Tick(y=y_of(2.0**power), label=f"{2.0**power:g}{unit}") for power in range(low, high + 1))
     line = " ".join(f"{x},{y}" for x, y in points)
     return Plot(dots=tuple(dots), line=line, ticks=ticks, phases=tuple(phases))

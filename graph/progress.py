@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..state.trajectory import BatchRow, Result
-from ..state.wording import counted
+from ..state.wording import counted, estimated
 from .batch import BatchResult
 from .spending import spending_lines
 
@@ -77,7 +77,7 @@ def summary_lines(result: Result) -> list[str]:
         ]
     head = f"{result.problem}: {result.language} kernel, "
     if result.outcome == "estimated":
-        head += f"estimated {result.estimated_speedup:.3g}x (dry run: untimed)"
+        head += f"{estimated(result.estimated_sol_fraction or 0)} (dry run: untimed)"
     else:
         head += f"{result.speedup:.3g}x over the best baseline, {result.ms:.4g} ms"
         if result.sol_fraction is not None:
@@ -104,7 +104,7 @@ def row_line(row: BatchRow, skipped: bool) -> str:
     if not row.ok:
         return f"{name}: failed ({row.cause}): {row.message.splitlines()[-1] if row.message else ''}"
     speedup = row.speedup_over.get("best")
-    gain = f"{speedup:.3g}x" if speedup is not None else f"estimated {row.estimated_speedup or 0:.3g}x"
+    gain = f"{speedup:.3g}x" if speedup is not None else estimated(row.estimated_sol_fraction or 0)
     before = " (done before)" if skipped else ""
     return f"{name}: {gain}, {row.language}, {counted(row.tried, 'candidate')}, {row.seconds:.0f} s{before}"
 

@@ -63,7 +63,7 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         best_path=str(services.run.path / "best.py") if best else None,
         language=next((row.language for row in rows if row.id == best), None),
         speedup=measured.score if measured else None,
-        estimated_speedup=estimate.speedup if estimate else None,
+        estimated_sol_fraction=estimate.sol_fraction if estimate else None,
         cross_validation_speedup=full.score if full and not state.dry_run else None,
         speedup_over=speedups(measured, baselines) if measured and baselines else {},
         verdict=timing.verdict if timing else "",

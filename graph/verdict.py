@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ..state.evaluation import Evaluation
-from ..state.wording import counted
+from ..state.wording import counted, estimated
 from .evidence_lines import evidence_lines
 from .feedback import PLACES
 from .kernel_lines import kernel_lines
@@ -34,6 +34,6 @@ def verdict_lines(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.evidence is not None:
         yield from evidence_lines(evaluation.evidence)
     if evaluation.estimate is not None:
-        yield f"  estimated {evaluation.estimate.ms:.4g} ms, {evaluation.estimate.speedup:.3g}x; untimed"
+        yield f"  {evaluation.estimate.ms:.4g} ms, {estimated(evaluation.estimate.sol_fraction)}; untimed"
     for note in (*evaluation.labels, *evaluation.notes):
         yield f"  note: {note}"

@@ -90,7 +90,8 @@ class Estimate(Record):
     """A dry run's guess: from compiled resources and a cost model, never from a clock."""
 
     ms: float
-    speedup: float
+    sol_fraction: float
+    """What share of it the speed of light would take, on the workload that was looked at."""
     basis: str
 
 
@@ -159,9 +160,9 @@ class Evaluation(Record):
 
     @property
     def rank(self) -> float:
-        """`score`, or the estimated speedup for a dry run's candidates; 0 for those that failed."""
+        """`score`, or for a dry run's candidates the estimated fraction of the speed of light; 0 for what failed."""
         if self.status is Status.UNVERIFIED and self.estimate is not None:
-            return self.estimate.speedup
+            return self.estimate.sol_fraction
         return self.score
 
     @property

@@ -141,7 +141,8 @@ class Result(Record):
     language: Language | None = None
     speedup: float | None = None
     """Geometric mean over the workloads, against the best baseline. None unless verified."""
-    estimated_speedup: float | None = None
+    estimated_sol_fraction: float | None = None
+    """Of a dry run's winner, where nothing is timed and so there is no speedup."""
     cross_validation_speedup: float | None = None
     """What cross-validation gave: it chose the winner, so it flatters it a little; `speedup` is the final check's."""
     speedup_over: dict[str, float] = Field(default_factory=dict)
@@ -204,7 +205,7 @@ class BatchRow(Record):
     ms: float | None = None
     baseline_ms: float | None = None
     speedup_over: dict[str, float] = Field(default_factory=dict)
-    estimated_speedup: float | None = None
+    estimated_sol_fraction: float | None = None
     sol_fraction: float | None = None
     custom_share: float | None = None
     tried: int = 0

@@ -22,11 +22,11 @@ _REGISTERS_FOR_UNKNOWN = 32
 
 
 def estimate(compiled: "Compiled", bounds: dict[str, float], device: DeviceSheet) -> Estimate:
-    """Estimated time of one call and speedup against the reference at the speed of light."""
+    """Estimated time of one call, and what share of it the speed of light would take."""
     sol_ms = max(bounds["sol_ms"], 1e-6)
     launches = compiled.launches
     if not launches:
-        return Estimate(ms=2 * sol_ms, speedup=0.5, basis="no launch could be traced")
+        return Estimate(ms=2 * sol_ms, sol_fraction=0.5, basis="no launch could be traced")
     total = 0.0
     for launch in launches:
         moved_ms = launch.tensor_bytes / device.copy_bytes_per_s * 1e3
@@ -37,4 +37,4 @@ def estimate(compiled: "Compiled", bounds: dict[str, float], device: DeviceSheet
         total += _LAUNCH_MS + moved_ms / max(speed, 0.01) * (_SPILL_PENALTY if launch.spill_bytes else 1.0)
     total = max(total, sol_ms)
     basis = f"{counted(len(launches), 'launch', 'launches')}, speed of light {sol_ms:.4f} ms"
-    return Estimate(ms=total, speedup=sol_ms / total, basis=basis)
+    return Estimate(ms=total, sol_fraction=sol_ms / total, basis=basis)

@@ -54,7 +54,7 @@ class LlmRow(Record):
     """No endpoint counted them: they are an upper bound from the texts' lengths."""
     speedup: float | None = None
     """Of the winner's final check, geometric mean over the workloads, over the best baseline."""
-    estimated_speedup: float | None = None
+    estimated_sol_fraction: float | None = None
     verdict: str = ""
     language: str = ""
     best_ms: float | None = None
@@ -100,7 +100,7 @@ def row_of(written_by: str, result: Result, answers: Sequence[AnswerRow], **fiel
         answers=tuple(answers),
         tokens_by_role=models.tokens_by_role if models else {},
         speedup=result.speedup,
-        estimated_speedup=result.estimated_speedup,
+        estimated_sol_fraction=result.estimated_sol_fraction,
         verdict=result.verdict,
         language=result.language or "",
         best_ms=result.ms,

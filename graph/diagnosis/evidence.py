@@ -122,8 +122,8 @@ def gather(
     compiled = evaluation.compile.kernels[:_MOST_KERNELS] if evaluation.compile else ()
     call = Call(
         device=device,
-        sol_fraction=timing.sol_fraction if timing else min(1.0, estimate.speedup) if estimate else None,
-        sol_ms=timing.sol_ms if timing else estimate.ms * estimate.speedup if estimate else None,
+        sol_fraction=timing.sol_fraction if timing else min(1.0, estimate.sol_fraction) if estimate else None,
+        sol_ms=timing.sol_ms if timing else estimate.ms * estimate.sol_fraction if estimate else None,
         median_ms=timing.candidate.median_ms if timing else None,
         labels=evaluation.labels,
         custom_share=evaluation.custom_share,

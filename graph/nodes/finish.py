@@ -109,7 +109,7 @@ def report(state: State, runtime: Runtime[Context]) -> Update:
         outcome=result.outcome,
         winner=result.best,
         speedup=result.speedup,
-        estimated_speedup=result.estimated_speedup,
+        estimated_sol_fraction=result.estimated_sol_fraction,
         stop_reason=result.stop_reason,
         tried=result.tried,
         seconds=round(seconds, 1),

@@ -10,6 +10,7 @@ from ...state.lowered import LoweredGraph
 from ...state.plan import Plan
 from ...state.problem import Problem
 from ...state.timing import Baselines
+from ...state.wording import estimated
 from ...tools.roofline import bounds
 from .api_notes import facts, instructions, known_errors
 from .plain_words import operators_in_words, signature
@@ -176,7 +177,7 @@ def _speed(scored: Scored) -> str:
     timing, estimate = scored.evaluation.primary, scored.evaluation.estimate
     if timing is not None:
         return f"{timing.candidate.median_ms:.4g} ms, {scored.evaluation.rank:.3g}x"
-    return f"estimated {estimate.speedup:.3g}x" if estimate else scored.evaluation.status.value
+    return estimated(estimate.sol_fraction) if estimate else scored.evaluation.status.value
 
 
 def _diffs_text(brief: Brief) -> str:

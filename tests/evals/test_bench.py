@@ -47,7 +47,7 @@ def test_a_dry_runs_rows_are_estimates(tmp_path: Path) -> None:
     assert content["fast_0"] == 0.0
     assert content["problems"][0]["status"] == "unverified"
     assert content["problems"][0]["speedup"] is None
-    assert content["problems"][0]["estimated_speedup"] > 0
+    assert content["problems"][0]["estimated_sol_fraction"] > 0
 
 
 class BreaksOnce(ScriptedHarness):

@@ -50,7 +50,9 @@ def test_a_fallback_to_pytorch_is_correct_but_never_fast() -> None:
 
 
 def test_a_dry_runs_estimate_counts_for_nothing() -> None:
-    row = passed(NAMES[0], 1.0).model_copy(update={"status": "unverified", "speedup": None, "estimated_speedup": 3.0})
+    row = passed(NAMES[0], 1.0).model_copy(
+        update={"status": "unverified", "speedup": None, "estimated_sol_fraction": 3.0}
+    )
     assert summary([row])["fast_0"] == 0.0
 
 

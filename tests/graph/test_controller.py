@@ -163,7 +163,7 @@ def test_a_dry_run_keeps_the_best_estimate_and_calls_it_estimated(problem_file, 
     assert result.best == WINNER.id
     assert [what for what, _ in harness.calls].count("full") == 0  # All tiers of a dry run are one.
     assert (result.speedup, result.speedup_over, result.timings) == (None, {}, ())
-    assert result.estimated_speedup == pytest.approx(2.2 * 1.05**3)
+    assert result.estimated_sol_fraction == pytest.approx(2.2 * 1.05**3)
     assert "Estimated, untimed" in (Path(result.run_dir) / "report.html").read_text()
 
 

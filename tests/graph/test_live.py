@@ -38,4 +38,4 @@ def test_the_line_tells_phase_tried_failed_best_and_budget_left(problem_file, tm
 def test_a_dry_run_says_so_from_the_start(problem_file, tmp_path, given):
     _, printed = watch(problem_file, tmp_path, given(harness=ScriptedHarness(dry=True)), budget=4)
     assert "dry run: estimated, untimed" in printed
-    assert "estimated 1.85x (dry run: untimed)" in printed
+    assert "an estimated 185% of the speed of light (dry run: untimed)" in printed

@@ -143,7 +143,7 @@ class ScriptedHarness:
             )
         speedup = speedup_of(candidate) * self.speed
         if self.dry:
-            estimate = Estimate(ms=BASELINE_MS / speedup, speedup=speedup, basis="scripted")
+            estimate = Estimate(ms=BASELINE_MS / speedup, sol_fraction=speedup, basis="scripted")
             return Evaluation(
                 status=Status.UNVERIFIED,
                 message="untimed",

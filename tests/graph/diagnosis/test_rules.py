@@ -214,7 +214,7 @@ def test_every_result_has_its_fraction_of_the_speed_of_light() -> None:
         status=Status.UNVERIFIED,
         message="untimed",
         timings=(),
-        estimate=Estimate(ms=2.0, speedup=0.25, basis="made up"),
+        estimate=Estimate(ms=2.0, sol_fraction=0.25, basis="made up"),
     )
     found = diagnose(dry, None, H200)
     assert (found.sol_fraction, found.estimated, found.profiled) == (0.25, True, False)

@@ -41,7 +41,7 @@ def test_a_triton_kernel_compiles_for_the_target_and_runs_in_the_interpreter(
     assert kernel.registers is not None
     assert kernel.registers > 0
     assert found.estimate is not None
-    assert 0 < found.estimate.speedup <= 1
+    assert 0 < found.estimate.sol_fraction <= 1
     assert found.error_class == "fp32"
 
 
