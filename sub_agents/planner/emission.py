@@ -210,8 +210,7 @@ class Emitter:
         if any(each.kind == "reduce" for each in self.layout.inner) or others - {backwards}:
             raise Refused("running totals beside reductions, or in two directions")
         name, level = self._at(operand, index_map)
-        if not isinstance(name, str) or name not in self._names:
-            name = self._say(tensor.name, "cast", (name,), tensor.dtype, level)
+        name = self._stated(name, tensor.dtype, tensor.name, level)
         return self._say(tensor.name, tensor.op, (name, backwards), tensor.dtype, level), level
 
     def _reduction(self, tensor: Tensor, index_map: IndexMap) -> tuple[str, int]:
@@ -228,7 +227,13 @@ class Emitter:
         for dim, index in zip(tensor.dims, inner, strict=True):
             at[dim] = index
         name, level = self._at(tensor.operands[0], tuple(at))
+        name = self._stated(name, tensor.operands[0].dtype, tensor.name, level)
         return self._say(tensor.name, tensor.op, (name,), tensor.dtype, level), level + 1
+
+    def _stated(self, arg: str | Literals, dtype: str, of: str, level: int) -> str | Literals:
+        """What is folded or totalled up, as a name that kernels know: a literal or a size becomes a statement."""
+        known = isinstance(arg, str) and arg in self._names
+        return arg if known else self._say(of, "cast", (arg,), dtype, level)
 
     def _flat(self, tensor: Tensor) -> bool:
         """Whether the reduced dimensions in order give the axes in the order of the space."""

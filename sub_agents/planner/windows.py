@@ -185,6 +185,8 @@ def _convolution(op: Operator) -> Tensor:
     count = int(op.name[len("conv")])
     if len(x.shape) != count + 2 or not is_float(op.dtype) or isinstance(op.arg(4, "padding", 0), str):
         raise Uncovered("a convolution of one image, or with padding by name")
+    if 0 in (*x.shape, *weight.shape, *op.shape):
+        raise Uncovered("an empty convolution")
     sizes = [whole(size) for size in weight.shape[2:]]
     geometry = (sizes, *(each(op.arg(i, name), count, default) for i, name, default in _GEOMETRY))
     axes, groups = axes_of(x, op.shape, count, geometry), whole(op.arg(6, "groups", 1))

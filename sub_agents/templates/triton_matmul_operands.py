@@ -6,7 +6,16 @@ from ...state.program import MatmulProgram, Operand, Windows
 from ...state.sizes import Size, product, value
 from ..slots import Setting
 from .matmul_program import BYTES
-from .triton_matmul_source import batch_indices, contiguous_axis, multiple_of, plus, shape_source, terms, written_out
+from .triton_matmul_source import (
+    batch_indices,
+    contiguous_axis,
+    multiple_of,
+    plus,
+    shape_source,
+    terms,
+    tile_terms,
+    written_out,
+)
 
 MOST_TMA_AXES = 5
 
@@ -75,7 +84,7 @@ def operand_side(program: MatmulProgram, side: str, pointer: str) -> dict[str, o
         "clamped": clamped,
         "setup": [],
         "refresh": [],
-        "pointers": plus(pointer, terms(strides, indices, operand.offset)),
+        "pointers": plus(pointer, tile_terms(strides, indices, operand.offset)),
         "edge_mask": f", mask={outer_mask}, other=0.0" if outer_mask else "",
         "mask": " & ".join(filter(None, [outer_mask, f"in_k{along}"])),
         "advance": f"TILE_K * {k_stride}",
@@ -90,13 +99,16 @@ def windows_side(program: MatmulProgram, windows: Windows, operand: Operand, poi
     setup += [f"b_start_{i} = b_place_{i} * {axis.stride} - {axis.padding}" for i, axis in enumerate(axes)]
     walks = [axis.walk for axis in axes]
     starts = terms(walks, [f"b_start_{i}[None, :]" for i in range(len(axes))], operand.offset)
+    if not any(walks):
+        starts = " + ".join(filter(None, [starts, "b_columns[None, :] * 0"]))
     setup.append(f"b_base = {plus(plus(pointer, terms(operand.strides[:-2], batch_indices(program))), starts)}")
     refresh = ["b_depth = (step * TILE_K + tl.arange(0, TILE_K)).to(INDEX)"]
     taps = [axis.taps for axis in axes]
     refresh += _digits("b_tap", "b_depth", [windows.channels, *taps])
     refresh += [f"b_at_{i} = b_tap_{i + 1} * {axis.dilation}" for i, axis in enumerate(axes)]
     steps = ["b_tap_0[:, None]", *(f"b_at_{i}[:, None]" for i in range(len(axes)))]
-    refresh.append(f"b_pointers = {plus('b_base', terms([windows.channel_walk, *walks], steps))}")
+    moved = terms([windows.channel_walk, *walks], steps) or "b_depth[:, None] * 0"
+    refresh.append(f"b_pointers = {plus('b_base', moved)}")
     inside = []
     for i, axis in enumerate(axes):
         if axis.padding > 0:

@@ -11,7 +11,7 @@ from ..slots import Setting, Slot
 from .matmul_program import BYTES, Extent, epilogue_bytes_moved, extent, fold, operand_dtype, reads
 from .triton_matmul import INTERPRETED_DOT, tiled_context
 from .triton_matmul_settings import PRECISION
-from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, terms, written_out
+from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, tile_terms, written_out
 
 MOST = 64
 """Largest size along any axis."""
@@ -123,7 +123,7 @@ def tiles(sizes: Extent) -> tuple[int, int, int]:
 
 
 def _pointers(program: MatmulProgram, operand: Operand, parts: Pieces, places: list[str]) -> str:
-    offsets = terms(operand.strides, [*batch_indices(program), *places], operand.offset)
+    offsets = tile_terms(operand.strides, [*batch_indices(program), *places], operand.offset)
     return plus(parts.pointer_of[operand.value], offsets)
 
 

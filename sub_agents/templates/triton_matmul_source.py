@@ -1,7 +1,7 @@
 """Pieces of source that all Triton matrix-product kernels are put together from."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -135,6 +135,13 @@ def terms(strides: Iterable[Size], indices: Iterable[str], offset: Size = 0) -> 
     return " + ".join(parts)
 
 
+def tile_terms(strides: Sequence[Size], indices: Sequence[str], offset: Size = 0) -> str:
+    """As `terms`, in the shape of the whole tile even where the last two strides are 0."""
+    found = terms(strides, indices, offset)
+    still = [f"{index} * 0" for stride, index in zip(strides[-2:], indices[-2:], strict=True) if stride == 0]
+    return " + ".join(filter(None, [found, *still]))
+
+
 def plus(base: str, offsets: str) -> str:
     """A pointer with its offsets added."""
     return f"{base} + {offsets}" if offsets else base
@@ -190,11 +197,11 @@ def load_source(program: MatmulProgram, load: Load, pointer: str) -> str:
 
 
 def store_source(program: MatmulProgram, store: Store, pointer: str, value: Term) -> str:
-    where = plus(pointer, terms(store.strides, tile_indices(program)))
-    mask = edge_mask(program, store.strides)
+    where = plus(pointer, tile_terms(store.strides, tile_indices(program)))
+    mask = f"(rows[:, None] < {program.m}) & (columns[None, :] < {program.n})"
     # A boolean tensor is stored as bytes.
     dtype = "tl.int8" if store.dtype == "bool" else TYPES[store.dtype]
-    return f"tl.store({where}, {value.text}.to({dtype}){f', mask={mask}' if mask else ''})"
+    return f"tl.store({where}, {value.text}.to({dtype}), mask={mask})"
 
 
 def span(strides: Iterable[Size], sizes: Iterable[Size], offset: Size) -> str | int:

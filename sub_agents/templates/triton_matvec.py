@@ -10,7 +10,7 @@ from ...state.sizes import Size, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import BYTES, Extent, extent, fold, operand_dtype, reads
-from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, terms, written_out
+from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, tile_terms, written_out
 
 MOST_VECTORS = 4
 
@@ -152,17 +152,17 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
     small_k, small_vector = small.strides[-2:] if a_is_large else small.strides[:-3:-1]
     batch = batch_indices(program)
     large_name, small_name = parts.pointer_of[large.value], parts.pointer_of[small.value]
-    large_terms = terms(
+    large_terms = tile_terms(
         (*large.strides[:-2], large_outer, large_k), [*batch, "outer[:, None]", "depth[None, :]"], large.offset
     )
     small_pointers = [
         plus(
             small_name,
-            terms(
-                (*small.strides[:-2], small_k, small_vector),
-                [*batch, "depth[None, :]", f"vector_{vector}" if grouped else str(vector)],
+            tile_terms(
+                (*small.strides[:-2], small_vector, small_k),
+                [*batch, f"vector_{vector}" if grouped else str(vector), "depth[None, :]"],
                 small.offset,
-            ).removesuffix(" + 0"),
+            ),
         )
         for vector in range(few)
     ]

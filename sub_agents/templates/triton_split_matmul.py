@@ -20,7 +20,17 @@ from .matmul_program import Pace, extent, fold, large, operand_dtype, product_ms
 from .triton_matmul import INTERPRETED_DOT
 from .triton_matmul_operands import descriptors_possible
 from .triton_matmul_settings import best_tile, epilogue_bytes, epilogue_slot, residents
-from .triton_matmul_source import Pieces, Values, batch_indices, batch_lines, pieces, plus, rendered, terms, written_out
+from .triton_matmul_source import (
+    Pieces,
+    Values,
+    batch_indices,
+    batch_lines,
+    pieces,
+    plus,
+    rendered,
+    tile_terms,
+    written_out,
+)
 
 PLANES = {"fp16x3": ("high", "low"), "bf16x6": ("high", "middle", "low"), "packed": ("high",)}
 PRODUCTS = {
@@ -204,7 +214,7 @@ def _side(program: MatmulProgram, side: str) -> dict[str, object]:
         "batch_lines": batch_lines(program) if _own_batch(operand) else (),
         "size": written_out(program.m if side == "a" else program.n),
         "k_inner": k_stride == 1,
-        "source": plus("source_ptr", terms(strides, indices, operand.offset)),
+        "source": plus("source_ptr", tile_terms(strides, indices, operand.offset)),
     }
 
 

@@ -33,6 +33,8 @@ class Layout:
     b_batched: bool = True
     epilogue: str = "bias_relu"
     output: str | None = None
+    still: str = ""
+    """Axes along which operands stay in place, as the planner has it for axes of size 1 and for expanded ones."""
 
 
 def case(layout: Layout, **hints: int) -> Case:
@@ -44,7 +46,7 @@ def case(layout: Layout, **hints: int) -> Case:
         shape = (*batch, *(spaces[axis] for axis in order))
         values[name] = (shape, layout.dtype)
         strides = contiguous(shape)
-        matrix = dict(zip(order, strides[-2:], strict=True))
+        matrix = dict(zip(order, strides[-2:], strict=True)) | dict.fromkeys(layout.still, 0)
         outer = strides[: len(batch)] if batch else (0,) * len(layout.batch)
         return Operand(value=name, dtype=layout.dtype, strides=(*outer, *(matrix[axis] for axis in want)))
 
@@ -67,6 +69,12 @@ def case(layout: Layout, **hints: int) -> Case:
     return Case(program, values, hints)
 
 
+def _axes(full: tuple[Size, ...]) -> list[tuple[str, Size, Size]]:
+    """Name (batch axes have none), size and stride of each axis of the output."""
+    names = ["" for _ in full[:-2]] + ["m", "n"]
+    return list(zip(names, full, contiguous(full), strict=True))
+
+
 def gated(layout: Layout) -> bool:
     """Whether a second product of the same left factor meets the first."""
     return layout.epilogue == "gated"
@@ -84,7 +92,8 @@ def _epilogue(
         return Statement(name=name, op=op, args=args, dtype=dtype)
 
     def store(name: str, value: str, dtype: str = out) -> Store:
-        return Store(name=name, value=value, dtype=dtype, strides=contiguous(full))
+        strides = [0 if axis in layout.still and size == 1 else stride for axis, size, stride in _axes(full)]
+        return Store(name=name, value=value, dtype=dtype, strides=tuple(strides))
 
     if layout.epilogue == "plain":
         return (), (), (store("acc", "y"),)
@@ -193,6 +202,11 @@ SHAPES: dict[str, Layout] = {
     "one_column": Layout(m=70, n=1, k=130),
     "two_rows_bf16": Layout(m=2, n=300, k=260, dtype="bfloat16", epilogue="full"),
     "three_columns_tn": Layout(m=90, n=3, k=517, a="km", b="nk", epilogue="full"),
+    "still_row": Layout(m=1, n=40, k=70, still="m"),
+    "still_column": Layout(m=40, n=1, k=70, still="n"),
+    "still_depth": Layout(m=40, n=50, k=1, still="k"),
+    "one_element": Layout(m=1, n=1, k=70, still="mn"),
+    "expanded_rows": Layout(m=40, n=50, k=70, still="m", epilogue="plain"),
     "batched_row": Layout(batch=(5,), m=1, n=40, k=96),
     "symbolic_vector": Layout(m="s0", n=1, k="32*s1", b="nk", epilogue="full"),
     "symbolic_few_rows": Layout(m="s1", n="s0", k="32*s1", b="nk", dtype="bfloat16"),

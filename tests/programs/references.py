@@ -238,6 +238,9 @@ case(
 )
 case("gated", lambda self, x, w, v: F.silu(x @ w) * (x @ v), lambda: [draw(5, 7), draw(7, 4), draw(7, 4)])
 case("product_and_rowsum", lambda self, x, y: (x @ y).softmax(-1), lambda: [draw(5, 7), draw(7, 3)])
+case("one_vector_twice", lambda self, x, y, v: (x @ v, y @ v), lambda: [draw(5, 7), draw(6, 7), draw(7)])
+case("one_output", lambda self, x: F.linear(x, self.w), lambda: [draw(5, 7)], w=(1, 7))
+case("count_of_first_places", lambda self, x: x.argmax(-1).sum(1), lambda: [draw(2, 13, 1)])
 case("pairwise", lambda self, x, y: (x * x).sum(1)[:, None] - 2 * (x @ y.t()), lambda: [draw(5, 7), draw(6, 7)])
 case(
     "packed_heads", lambda self, x: (lambda p: p[:, :, 0] @ p[:, :, 1].mT)(x.view(2, 5, 3, 8)), lambda: [draw(2, 5, 24)]
