@@ -8,6 +8,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from . import interpreting
+
 
 def preload() -> None:
     """Imports everything that workers need. Opens no GPU and runs no tensor operation."""
@@ -34,7 +36,9 @@ def preload() -> None:
         triton_cache.triton_key()  # hashes the compiler's files: a quarter second, paid once here
     elif hasattr(triton.runtime, "jit") and hasattr(triton.runtime.jit, "triton_key"):
         triton.runtime.jit.triton_key()
-    if torch.version.cuda is not None and os.environ.get("TRITON_INTERPRET") != "1":
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        interpreting.round_to_nearest()
+    elif torch.version.cuda is not None:
         _load_triton_driver()
     torch.set_grad_enabled(False)
 
