@@ -203,6 +203,8 @@ class Emitter:
         own = {axis for index in self.layout.inner[tensor] for axis, _ in index.terms}
         if own != self.layout.reduced or not self._flat(tensor):
             raise Refused("running totals over different axes")
+        if not covers(self.layout.inner[tensor], [tensor.shape[d] for d in tensor.dims], self.layout.sizes):
+            raise Refused("a running total of which a part is used")
         operand, backwards = tensor.args
         assert isinstance(operand, Tensor)
         assert isinstance(backwards, bool)

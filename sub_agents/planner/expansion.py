@@ -35,10 +35,17 @@ def expand(lowered: LoweredGraph, left: frozenset[str] = frozenset()) -> Expande
     return expander.found()
 
 
+def _names(lowered: LoweredGraph) -> frozenset[str]:
+    """Of nodes and their outputs: what PyTorch makes keeps them."""
+    several = (node for node in lowered.nodes if node.output_count > 1)
+    outputs = (f"{node.name}_{place}" for node in several for place in range(node.output_count))
+    return frozenset([*(node.name for node in lowered.nodes), *outputs])
+
+
 class _Expander:
     def __init__(self, lowered: LoweredGraph, left: frozenset[str]) -> None:
         self.left = left
-        self.graph = Graph()
+        self.graph = Graph(_names(lowered))
         self.results: dict[str, Any] = {}
         self.nodes = {node.name: node for node in lowered.nodes}
         self.picks = [node for node in lowered.nodes if node.op == "getitem"]

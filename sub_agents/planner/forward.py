@@ -78,10 +78,9 @@ class _Assembly:
     # What must be in memory.
 
     def _results(self, outputs: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
-        returned = set(references(self.lowered.outputs))
         for name, tensor in zip(self.final, outputs, strict=True):
-            old = name in returned and base_of(tensor).name in self.lowered.updates
-            # A result that is an input's old value must outlive the input's change.
+            old = base_of(tensor).name in self.lowered.updates
+            # What is an input's old value, returned or moved to another input, must outlive the input's change.
             yield name, self.graph.pointwise("copy", tensor, dtype=tensor.dtype) if old else tensor
 
     def _reads(self, call: Call) -> list[Tensor]:

@@ -346,6 +346,10 @@ def _hyperbolic(op: Operator) -> Tensor:
         return e.done(e("div", e("sin", x), e("cos", x)))
     if op.name.startswith("cosh"):
         return e.done(e("mul", e("add", e("exp", x), e("exp", e("neg", x))), 0.5))
-    # expm1 keeps the small arguments exact: sinh = (t + t / (t + 1)) / 2 with t = expm1(x).
-    t = e("expm1", x)
-    return e.done(e("mul", e("add", t, e("div", t, e("add", t, 1.0))), 0.5))
+    # expm1 keeps the small arguments exact: sinh = (t + t / (t + 1)) / 2 with t = expm1(|x|). Of a negative x, t + 1
+    # would cancel.
+    t = e("expm1", e("abs", x))
+    # Where t is infinite, so is the result: the quotient is not a number there.
+    quotient = e.where(e.test("isinf", t), 1.0, e("div", t, e("add", t, 1.0)))
+    size = e("mul", e("add", t, quotient), 0.5)
+    return e.done(e.where(e.test("lt", x, 0.0), e("neg", size), size))

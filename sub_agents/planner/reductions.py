@@ -62,10 +62,11 @@ def variance(e: Arithmetic, x: Tensor, dims: Sequence[int], correction: float) -
     if isinstance(size, int):
         divisor: Any = float(max(size - correction, 0))
         if divisor == 0:
-            return e("mul", total, math.nan), centre, deviation
+            # Infinite, or not a number where all deviations are 0.
+            return e("div", total, e("mul", total, 0.0)), centre, deviation
     else:
         divisor = count(e, x, dims)
-        divisor = e("sub", divisor, float(correction)) if correction else divisor
+        divisor = e("maximum", e("sub", divisor, float(correction)), 0.0) if correction else divisor
     return e("div", total, divisor), centre, deviation
 
 

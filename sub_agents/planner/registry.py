@@ -108,6 +108,8 @@ def common_dtype(operands: list[Tensor | Literals]) -> str:
     if any(isinstance(x, float) for x in operands):
         return "float32"
     integers = [d for d in tensors if d in INTEGERS]
+    if {"uint8", "int8"} == set(integers):
+        return "int16"
     if integers:
         return max(integers, key=lambda d: (BITS[d], d != "uint8"))
     return "int64" if any(type(x) is int or isinstance(x, str) for x in operands) else "bool"

@@ -85,12 +85,13 @@ class Call:
 
 
 class Graph:
-    """Makes tensors, in execution order."""
+    """Makes tensors, in execution order. No new one gets a name that is `taken`."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self.tensors: list[Tensor] = []
         self.calls: list[Call] = []
         self._counts: dict[str, int] = {}
+        self._taken = taken
         self.flips: dict[Tensor, tuple[Tensor, tuple[int, ...]]] = {}
         """What was flipped, along which dimensions, by its result."""
         self._made: dict[Any, Tensor] = {}
@@ -106,6 +107,8 @@ class Graph:
             return self._made[key]
         if name is None:
             count = self._counts.get(self.scope, 0)
+            while f"{self.scope}_{count}" in self._taken:
+                count += 1
             self._counts[self.scope] = count + 1
             name = f"{self.scope}_{count}"
         tensor = Tensor(name=name, kind=kind, shape=tuple(shape), dtype=dtype, origin=self.origin, **fields)

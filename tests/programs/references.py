@@ -238,6 +238,18 @@ case(
 )
 case("gated", lambda self, x, w, v: F.silu(x @ w) * (x @ v), lambda: [draw(5, 7), draw(7, 4), draw(7, 4)])
 case("product_and_rowsum", lambda self, x, y: (x @ y).softmax(-1), lambda: [draw(5, 7), draw(7, 3)])
+case("half_of_a_total", lambda self, x, y: x.cumsum(1)[:, ::2] + y, lambda: [draw(2, 8), draw(9, 2, 4)])
+case("sinh_far_out", lambda self, x: x.sinh(), lambda: [torch.tensor([-5.0, -12.0, -20.0, 1e-5, 20.0, 95.0])])
+case(
+    "bytes_of_two_kinds",
+    lambda self, a, b: a > b,
+    lambda: [torch.tensor([200, 3], dtype=torch.uint8), torch.tensor([100, -3], dtype=torch.int8)],
+)
+case(
+    "name_of_a_node",
+    lambda self, x, y: torch.einsum("...ab,...cb->...ca", *[torch.einsum("abc,cz->zab", x, y)] * 2),
+    lambda: [draw(1, 3, 3), draw(3, 9)],
+)
 case("one_vector_twice", lambda self, x, y, v: (x @ v, y @ v), lambda: [draw(5, 7), draw(6, 7), draw(7)])
 case("one_output", lambda self, x: F.linear(x, self.w), lambda: [draw(5, 7)], w=(1, 7))
 case("count_of_first_places", lambda self, x: x.argmax(-1).sum(1), lambda: [draw(2, 13, 1)])
@@ -277,6 +289,11 @@ case("in_place_and_result", lambda self, x: (x.add_(1), x.sum(-1)), lambda: [dra
 case("in_place_transposed", lambda self, x: x.t().mul_(torch.arange(5)) * 2, lambda: [draw(5, 7)])
 case("in_place_read_before", lambda self, x: (x.flip(0) + 1, x.mul_(2) + 1), lambda: [draw(5, 7)])
 case("in_place_read_after", lambda self, x: (x.flip(0) + 1, x.mul_(2) + 1)[::-1], lambda: [draw(5, 7)])
+case(
+    "in_place_moved_first",
+    lambda self, new, last: (last.copy_(new), new.add_(1))[1] * 2,
+    lambda: [draw(4, 6), draw(4, 6)],
+)
 case("in_place_old_value", lambda self, x: (x.clone(), x.mul_(2))[0], lambda: [draw(5, 7)])
 case("in_place_softmax", lambda self, x: x.copy_(torch.softmax(x, -1)), lambda: [draw(5, 7)])
 case("in_place_running", lambda self, x, y: x.mul_(0.9).add_(y.mean(-1)), lambda: [draw(5), draw(5, 7)])
