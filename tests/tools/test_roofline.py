@@ -113,7 +113,7 @@ def ms(*launches: Launch) -> float:
 def test_an_estimate_is_bytes_at_the_copy_rate_plus_a_launch():
     found = estimate(compiled(launch()), {"sol_ms": 0.5}, DEVICE)
     assert found.ms == pytest.approx(1.003)
-    assert found.speedup == pytest.approx(0.5 / 1.003)
+    assert found.sol_fraction == pytest.approx(0.5 / 1.003)
     assert "1 launch," in found.basis
 
 
@@ -128,10 +128,10 @@ def test_more_launches_spills_few_blocks_and_low_occupancy_cost():
 
 def test_an_estimate_never_beats_the_speed_of_light():
     found = estimate(compiled(launch(tensor_bytes=8)), {"sol_ms": 0.5}, DEVICE)
-    assert (found.ms, found.speedup) == (0.5, 1.0)
+    assert (found.ms, found.sol_fraction) == (0.5, 1.0)
 
 
 def test_without_a_traced_launch_an_estimate_is_poor_and_says_so():
     found = estimate(compiled(), {"sol_ms": 0.5}, DEVICE)
-    assert (found.ms, found.speedup) == (1.0, 0.5)
+    assert (found.ms, found.sol_fraction) == (1.0, 0.5)
     assert "no launch could be traced" in found.basis
