@@ -58,12 +58,14 @@ def _proposed(state: State, services: Services, context: Context, workload: Work
     found: list[Candidate] = []
     languages = languages_of(context)
     for language, wanted in zip(languages, shared_out(context.fits, len(languages)), strict=True):
+        writer = services.writers.get(language)
+        if writer is None or not wanted:
+            continue
         # By the state: a run that was cut off in this node asks the same again.
-        request = WriterRequest(language=language, directive="fit", n=max(1, wanted), rng_seed=context.seed + place)
+        request = WriterRequest(language=language, directive="fit", n=wanted, rng_seed=context.seed + place)
         task = ProposeTask(run_dir=state.run_dir, request=request, round=state.round, known=len(state.tried))
         brief = services.brief(task).model_copy(update={"plan": plan, "tried": timed})
-        writer = services.writers.get(language)
-        found += writer.propose(brief, wanted)[:wanted] if writer and wanted else []
+        found += writer.propose(brief, wanted)[:wanted]
     for candidate in found:
         services.run.add_candidate(candidate.model_copy(update={"asked": f"fit {workload.name}"}))
     return [services.run.candidate(candidate.id) for candidate in found]  # One that was given up was asked for before.

@@ -13,8 +13,10 @@ def folded(steps: list[Step], values: dict[str, Value], returns: Any) -> tuple[l
     """Steps, values and returns without views that are plain reshapes of one kernel's own result."""
     renamed = dict(_foldable(steps, values, returns))
     shapes = {base: values[view] for view, base in renamed.items()}
-    gone = [step for step in steps if isinstance(step, ViewStep) and step.name in renamed]
-    kept = [_renamed_step(step, renamed) for step in steps if step not in gone]
+    # By kind too: a kernel may be named like a view.
+    kept = [
+        _renamed_step(each, renamed) for each in steps if not isinstance(each, ViewStep) or each.name not in renamed
+    ]
     left = {name: shapes.get(name, value) for name, value in values.items() if name not in renamed}
     return kept, left, renamed_references(returns, renamed)
 

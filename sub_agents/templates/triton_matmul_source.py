@@ -198,7 +198,7 @@ def load_source(program: MatmulProgram, load: Load, pointer: str) -> str:
 
 def store_source(program: MatmulProgram, store: Store, pointer: str, value: Term) -> str:
     where = plus(pointer, tile_terms(store.strides, tile_indices(program)))
-    mask = f"(rows[:, None] < {program.m}) & (columns[None, :] < {program.n})"
+    mask = edge_mask(program, (1, 1))  # Also along an axis of one element, where all of a tile would be stored.
     # A boolean tensor is stored as bytes.
     dtype = "tl.int8" if store.dtype == "bool" else TYPES[store.dtype]
     return f"tl.store({where}, {value.text}.to({dtype}), mask={mask})"

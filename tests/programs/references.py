@@ -250,6 +250,8 @@ case(
     lambda self, x, y: torch.einsum("...ab,...cb->...ca", *[torch.einsum("abc,cz->zab", x, y)] * 2),
     lambda: [draw(1, 3, 3), draw(3, 9)],
 )
+case("empty_convolution", lambda self, x: F.conv2d(x, self.w, padding=1), lambda: [draw(0, 2, 5, 5)], w=(4, 2, 3, 3))
+case("no_freedom_left", lambda self, x: x.var(1, correction=3), lambda: [draw(3, 2)])
 case("one_vector_twice", lambda self, x, y, v: (x @ v, y @ v), lambda: [draw(5, 7), draw(6, 7), draw(7)])
 case("one_output", lambda self, x: F.linear(x, self.w), lambda: [draw(5, 7)], w=(1, 7))
 case("count_of_first_places", lambda self, x: x.argmax(-1).sum(1), lambda: [draw(2, 13, 1)])

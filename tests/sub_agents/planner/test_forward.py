@@ -71,7 +71,9 @@ def test_the_plan_computes_what_the_module_computes(name: str) -> None:
     assert_same(weights(own_module), weights(module))
 
 
-@pytest.mark.parametrize("name", ["scaled_masked_softmax", "group_norm", "linear_3d", "einsum", "convolution", "heads"])
+@pytest.mark.parametrize(
+    "name", ["no_freedom_left", "scaled_masked_softmax", "group_norm", "linear_3d", "einsum", "convolution", "heads"]
+)
 @torch.no_grad()
 def test_a_plan_with_fixed_sizes_computes_the_same(name: str) -> None:
     plan, module, inputs = planned(name, fixed=True)
@@ -154,6 +156,7 @@ def test_what_needs_two_kernels_is_two_kernels(name: str, count: int) -> None:
     [
         ("sorted", "aten.sort.default"),
         ("transposed_convolution", "aten.conv_transpose2d.input"),
+        ("empty_convolution", "aten.conv2d.default"),
         ("resized_by_a_factor_unseen", "aten.upsample_bilinear2d.vec"),
         ("attention", "aten.scaled_dot_product_attention.default"),
         ("recurrent", "aten.gru.input"),
