@@ -5,9 +5,10 @@
 Variants are the default, other strategies, and the stages. Below stage `hardened` a run hands out its best by the first
 verdict, and an audit by the full judge says whether that was wrong. Last verdicts and audits are the judge's own: what
 programs outside find (sanitizers, profiler) tells no variant from another here, and takes a quarter of the time. The
-runs share a harness, which answers a repeated question from memory, so that they differ in what they tried and not by
-noise; their seconds say nothing and are left out. Runs that are in the file already are skipped; several processes may
-write one file (`--shard 0/2 --gpu 0`, ...).
+runs of a problem share a harness, which answers a repeated question from memory, so that they differ in what they tried
+and not by noise; some of them go at the same time, one's compilers beside another's timing, so that their seconds say
+nothing and are left out. Runs that are in the file already are skipped; several processes may write one file
+(`--shard 0/2 --gpu 0`, ...).
 
 Exit status: 0 if every run ended without a failure of the machine, 1 if not, 2 for bad input, 130 if interrupted.
 """
@@ -15,8 +16,8 @@ Exit status: 0 if every run ended without a failure of the machine, 1 if not, 2 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -49,6 +50,7 @@ PROBLEMS = "decode_projection,group_norm_silu,masked_mean_pool,linear_gelu,log_s
 COMMAND = BenchCommand(name="run_search", description="Compares variants.", topic="search", problems=PROBLEMS)
 DONE = ("passed", "nothing", "estimated")
 """Rows that are not run again."""
+Search = Callable[[Path], Result]
 
 
 class SearchRow(Record):
@@ -152,7 +154,7 @@ def add_row(path: Path, row: SearchRow, about: SearchFile) -> None:
         write_results(path, about.model_copy(update={"rows": tuple(rows), "summary": summary, "command": told}))
 
 
-def run_variant(problem: SuiteProblem, variant: str, search: Callable[[Path], Result], commit: str) -> SearchRow:
+def run_variant(problem: SuiteProblem, variant: str, search: Search, commit: str) -> SearchRow:
     """One run's row, whatever happens."""
     try:
         return row_of(problem.name, variant, search(problem.path), commit)
@@ -162,7 +164,7 @@ def run_variant(problem: SuiteProblem, variant: str, search: Callable[[Path], Re
         )
 
 
-def runner(bench: Bench, settings: dict[str, Any]) -> Callable[[Path], Result]:
+def runner(bench: Bench, settings: dict[str, Any]) -> Search:
     """Optimises with these settings on the bench's harness."""
     return lambda path: optimize(path, given=Collaborators(harness=bench.harness), **settings)
 
@@ -171,6 +173,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = COMMAND.parser()
     parser.add_argument("--variants", default=",".join(VARIANTS), help="comma-separated names")
     parser.add_argument("--budget", type=int, default=Context().budget, help="candidates to evaluate in each run")
+    parser.add_argument("--threads", type=int, default=4, help="variants of a problem that run at the same time")
     return parser.parse_args(arguments)
 
 
@@ -181,9 +184,12 @@ def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
         raise InvalidInput(f"--variants: no {unknown[0]!r}; known: {', '.join(VARIANTS)}")
     problems = select(options.problems, options.shard)
     done = {(row.problem, row.variant) for row in load(options.out, options.budget).rows if row.status in DONE}
-    pending = [(each, variant) for each in problems for variant in variants if (each.name, variant) not in done]
+    pending = {each: [name for name in variants if (each.name, name) not in done] for each in problems}
+    pending = {each: names for each, names in pending.items() if names}
     settings = {**bench_settings(options), "budget": options.budget}
-    with closing(Bench(evidence_tiers=(), **settings)) as bench:
+    rows: list[SearchRow] = []
+    # The bench closes first: what still runs after an interruption ends with it.
+    with ThreadPoolExecutor(options.threads, "variant") as pool, closing(Bench(evidence_tiers=(), **settings)) as bench:
         device = bench.harness.device()
         about = SearchFile(
             budget=options.budget,
@@ -192,17 +198,22 @@ def run(options: argparse.Namespace, arguments: list[str] | None) -> int:
             commit=provenance.commit(options.commit),
             command=provenance.command(COMMAND.module, arguments),
         )
-
-        paths = list(dict.fromkeys(problem.path for problem, _ in pending))
-        following = dict(pairwise(paths))
-
-        def measure(one: tuple[SuiteProblem, str]) -> SearchRow:
-            problem, variant = one
-            bench.read_ahead(following.pop(problem.path, None))
-            return run_variant(problem, variant, runner(bench, {**settings, **VARIANTS[variant]}), about.commit)
-
-        rows = kept_rows(pending, measure, lambda row: add_row(options.out, row, about), line)
+        following = [problem.path for problem in pending][1:]
+        for problem, names in pending.items():
+            bench.read_ahead(following.pop(0) if following else None)
+            searches = {name: runner(bench, {**settings, **VARIANTS[name]}) for name in names}
+            asked = [pool.submit(run_variant, problem, name, search, about.commit) for name, search in searches.items()]
+            rows += kept_as_they_end(asked, lambda row: add_row(options.out, row, about))
     return 0 if all(row.status in DONE for row in rows) else 1
+
+
+def kept_as_they_end(asked: Sequence[Future[SearchRow]], keep: Callable[[SearchRow], None]) -> list[SearchRow]:
+    """The rows of runs that go at the same time; those that have not begun never do where something stops this."""
+    try:
+        return kept_rows(as_completed(asked), Future.result, keep, line)
+    finally:
+        for each in asked:
+            each.cancel()
 
 
 def line(row: SearchRow) -> str:

@@ -62,6 +62,8 @@ class LocalHarness:
         self._evaluated: dict[tuple[str, str, str], Evaluation] = {}
         self._vetted: dict[str, tuple[str, ...]] = {}
         """Notes by problem: of one that was refused nothing is kept."""
+        self._baseline_lock = threading.Lock()
+        """Taken before all others: who asks second for the baselines of a problem waits, and finds them measured."""
         self._turns: dict[str, threading.RLock] = {}
         """A lock a candidate: its compiler and its runs share one scratch folder."""
         self._servers: list[ServerProcess] = []
@@ -159,6 +161,11 @@ class LocalHarness:
         if self.dry:
             entries = [Baseline(name=n, workload=w, ms=None, error="not timed: dry run") for n, w in wanted]
             return self._baselines_of(problem, entries)
+        with self._baseline_lock:
+            return self._timed_baselines(problem, wanted)
+
+    def _timed_baselines(self, problem: Problem, wanted: list[tuple[str, str]]) -> Baselines:
+        """Those that the file lacks are measured; and the reference is timed against itself, once."""
         started = time.monotonic()
         known = self.baselines.read(problem, self._device)
         missing = [pair for pair in wanted if pair not in {(e.name, e.workload) for e in known}]

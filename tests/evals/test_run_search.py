@@ -1,18 +1,32 @@
 """The comparison of variants: rows, resuming, and what a summary counts."""
 
 import json
+import threading
+from concurrent.futures import Future
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from scripted.collaborators import SOURCE, ScriptedHarness, ScriptedPlanner, ScriptedWriter
 
-from warpsmith.evals.run_search import VARIANTS, SearchFile, SearchRow, add_row, load, main, row_of, summarised
+from warpsmith.evals import run_search
+from warpsmith.evals.run_search import (
+    VARIANTS,
+    SearchFile,
+    SearchRow,
+    add_row,
+    kept_as_they_end,
+    load,
+    main,
+    row_of,
+    summarised,
+)
 from warpsmith.graph import optimize
 from warpsmith.graph.services import Collaborators
 from warpsmith.graph.stages import staged
 from warpsmith.state.channels import Context
-from warpsmith.state.errors import InvalidInput
+from warpsmith.state.errors import InfraError, InvalidInput
 
 
 def run(tmp_path: Path, variant: str, fates: dict[int, str]) -> SearchRow:
@@ -95,3 +109,39 @@ def test_no_command_runs_dry_where_a_gpu_is_required(module, tmp_path, capsys):
 def test_an_unknown_variant_is_bad_input(tmp_path, capsys):
     assert main(["--variants", "best", "--out", str(tmp_path / "x.json")]) == 2
     assert "no 'best'; known: default, chain" in capsys.readouterr().err
+
+
+def test_variants_of_a_problem_run_at_the_same_time(tmp_path, monkeypatch):
+    together = threading.Barrier(2, timeout=60)
+
+    def runner(_bench, _settings):
+        def search(path: Path):
+            together.wait()
+            raise InfraError(f"{path.name}: no GPU")
+
+        return search
+
+    monkeypatch.setattr(
+        run_search, "Bench", lambda **_: SimpleNamespace(harness=ScriptedHarness(), close=list, read_ahead=id)
+    )
+    monkeypatch.setattr(run_search, "runner", runner)
+    out = tmp_path / "search.json"
+    wanted = ["--problems", "row_max_argmax,linear_gelu", "--variants", "default,chain", "--threads", "2"]
+    assert main([*wanted, "--out", str(out), "--runs", str(tmp_path)]) == 1
+    rows = {(row.problem, row.variant): row.message for row in load(out, Context().budget).rows}
+    assert len(rows) == 4
+    assert rows["linear_gelu", "chain"] == "linear_gelu.py: no GPU"
+
+
+def test_an_interruption_keeps_what_is_done_and_starts_nothing_new():
+    begun, row = [], SearchRow(problem="p", variant="chain", status="nothing")
+    first, later = Future(), Future()
+    first.set_result(row)
+
+    def keep(kept: SearchRow) -> None:
+        begun.append(kept)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kept_as_they_end([first, later], keep)
+    assert (begun, later.cancelled()) == ([row], True)
