@@ -30,7 +30,7 @@ def plan_at(plan: Plan, workload: Workload) -> Plan | None:
     forward = _forward_at(plan.forward, workload)
     if forward is None or forward == plan.forward:
         return None
-    return plan.model_copy(update={"forward": forward, "library": _forward_at(plan.library, workload)})
+    return plan.model_copy(update={"forward": forward, "apart": _forward_at(plan.apart, workload)})
 
 
 def _forward_at(forward: ForwardPlan | None, workload: Workload) -> ForwardPlan | None:

@@ -21,5 +21,6 @@ class Plan(Record):
     strategies: tuple[Strategy, ...]
     forward: ForwardPlan | None = None
     """None where nothing of the reference is covered by templates; `uncovered` in `summary` says why."""
-    library: ForwardPlan | None = None
-    """The same with convolutions left to PyTorch's library, where `forward` has some of its own; None elsewhere."""
+    apart: ForwardPlan | None = None
+    """The same without convolutions and attention of its own: by PyTorch's library, or in kernels for their parts. None
+    where `forward` has neither."""

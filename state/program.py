@@ -145,10 +145,24 @@ class Windows(Record):
         return product((self.channels, *(axis.length for axis in self.axes)))
 
 
+class Softmax(Record):
+    """Rows of a left factor that are made where they are read: the softmax of another product's, as in attention."""
+
+    scores: "MatmulProgram"
+    """The other product: of the same batch and rows, its columns the outer one's k; it stores nothing."""
+    score: str
+    """What the softmax is of: a statement's name, or `acc`."""
+    ahead: int | None = None
+    """Scores further to the right of their row's own place are -inf: 0 where attention is causal."""
+    zero_rows: bool = False
+    """Whether a row whose scores are all -inf is zero; it is NaN otherwise."""
+
+
 class Operand(Record):
     """One factor of a matrix product: strides along the batch axes, then its rows, then its columns.
 
-    A factor with `windows` has strides of 0 along rows and columns: no stride steps through them.
+    A factor with `windows` has strides of 0 along rows and columns: no stride steps through them. One with `softmax`
+    does not lie in memory: its strides are 0, and it names no value.
     """
 
     value: str
@@ -156,6 +170,7 @@ class Operand(Record):
     strides: tuple[Size, ...]
     offset: Size = 0
     windows: Windows | None = None
+    softmax: Softmax | None = None
 
 
 class MatmulProgram(Record):
@@ -184,6 +199,33 @@ class MatmulProgram(Record):
     @property
     def space(self) -> tuple[Size, ...]:
         return (*self.batch, self.m, self.n)
+
+    @property
+    def scores(self) -> "MatmulProgram | None":
+        """The product whose softmax is the left factor."""
+        return None if self.a.softmax is None else self.a.softmax.scores
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The factors that lie in memory, those of the scores first."""
+        left = (self.a,) if self.scores is None else self.scores.operands
+        return (*left, self.b) if self.also is None else (*left, self.b, self.also)
+
+    @property
+    def side_loads(self) -> tuple[Load, ...]:
+        """What is read beside the factors, that of the scores first."""
+        return self.loads if self.scores is None else (*self.scores.side_loads, *self.loads)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Values that the kernel reads, in order of first use."""
+        factors = [operand.value for operand in self.operands]
+        return tuple(dict.fromkeys([*factors, *(load.value for load in self.side_loads)]))
+
+
+Softmax.model_rebuild()
+Operand.model_rebuild()
+MatmulProgram.model_rebuild()
 
 
 class TorchStep(Record):

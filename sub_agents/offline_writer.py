@@ -96,7 +96,7 @@ class OfflineWriter:
         return found
 
     def _ways(self, brief: Brief) -> list[Way]:
-        plans = [each for each in (brief.plan.forward, brief.plan.library) if each is not None]
+        plans = [each for each in (brief.plan.forward, brief.plan.apart) if each is not None]
         made = [(each, self._spaces(each, brief.device)) for each in plans]
         return parted([Way(brief, forward, spaces) for forward, spaces in made if spaces])
 

@@ -126,17 +126,27 @@ class StepSpace:
 
 def traffic_ms(program: Program, hints: Mapping[str, int], device: DeviceSheet) -> float:
     """The greater of two times: moving operands and results once at copy bandwidth, multiplying at the matrix rate."""
+    moved, flops = _work(program, hints)
+    rate = max(device.matmul_flops.values(), default=0.0) or max(device.peak_flops.values(), default=1e15)
+    return 1e3 * max(moved / device.copy_bytes_per_s, flops / rate)
+
+
+def _work(program: Program, hints: Mapping[str, int]) -> tuple[float, float]:
+    """Bytes that move, and FLOPs of products."""
     accesses: tuple[Load | Store | Operand, ...] = (*program.loads, *program.stores)
-    flops = 0.0
+    moved, flops = 0.0, 0.0
     if isinstance(program, MatmulProgram):
         k, n, m = (value(size, hints) for size in (program.k, program.n, program.m))
-        batch = 1
-        for size in program.batch:
-            batch *= value(size, hints)
+        batch = value(product(program.batch), hints)
         flops = 2.0 * batch * m * n * k
         windows = program.b.windows
         right = k * n if windows is None else value(windows.elements, hints)
-        moved = batch * (m * k + right) * _BYTES.get(program.a.dtype, 4)
+        moved = batch * right * _BYTES.get(program.b.dtype, 4)
+        if program.scores is None:
+            moved += batch * m * k * _BYTES.get(program.a.dtype, 4)
+        else:
+            scored = _work(program.scores, hints)
+            moved, flops = moved + scored[0], flops + scored[1]
     else:
         points = value(product(program.space), hints)
         tables = program.tables.values()
@@ -146,8 +156,7 @@ def traffic_ms(program: Program, hints: Mapping[str, int], device: DeviceSheet) 
         for size, stride in zip(program.space, access.strides, strict=True):
             elements *= value(size, hints) if stride != 0 else 1
         moved += elements * _BYTES.get(access.dtype, 1)
-    rate = max(device.matmul_flops.values(), default=0.0) or max(device.peak_flops.values(), default=1e15)
-    return 1e3 * max(moved / device.copy_bytes_per_s, flops / rate)
+    return moved, flops
 
 
 def leading_choices(space: StepSpace, ranked: list[Choice], count: int) -> list[Choice]:

@@ -147,6 +147,7 @@ def product_flops(plan: Plan | None) -> float:
     if forward is None:
         return 0.0
     products = [step for step in forward.steps if isinstance(step, MatmulProgram)]
+    products += [step.scores for step in products if step.scores is not None]
     return sum(2.0 * value(product([*step.space, step.k]), forward.hints) for step in products)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...state.lowered import LoweredGraph, Node
-from . import activations, moved, picked, pointwise, products, reductions, resized, views, windows  # noqa: F401 - they register
+from . import activations, attention_calls, moved, picked, pointwise, products, reductions, resized, views, windows  # noqa: F401 - they register
 from .registry import DTYPES, EXPANSIONS, Operator, literal
 from .tensors import Call, Graph, Tensor, Uncovered
 

@@ -7,6 +7,7 @@ from ...state.lowered import LoweredGraph, Value
 from ...state.program import ForwardPlan, LoopProgram, MatmulProgram, Step, TorchStep, ViewStep
 from ...state.sizes import Size
 from ..kernel_source import UPDATE
+from .attention import attended
 from .expansion import Expanded, Unplannable, expand
 from .folding import folded, references, renamed_references
 from .in_place import stored_in_place
@@ -17,13 +18,18 @@ from .strided import base_of, strided
 from .tensors import Call, Tensor
 
 CONVOLUTIONS = ("aten.conv1d.", "aten.conv2d.", "aten.conv3d.")
+ATTENTION = "aten.scaled_dot_product_attention."
 
 
-def library_plan(lowered: LoweredGraph, forward: ForwardPlan) -> ForwardPlan | None:
-    """As `forward`, with convolutions left to PyTorch; None where it has none, or where nothing else is left."""
-    if not any(isinstance(step, MatmulProgram) and step.b.windows is not None for step in forward.steps):
+def plan_apart(lowered: LoweredGraph, forward: ForwardPlan) -> ForwardPlan | None:
+    """As `forward`, with convolutions and calls of attention left to PyTorch, and other attention in kernels for its
+    parts. None where it has neither, or where no kernel is left.
+    """
+    products = [step for step in forward.steps if isinstance(step, MatmulProgram)]
+    if all(step.b.windows is None and step.scores is None for step in products):
         return None
-    found = forward_plan(lowered, frozenset(n.name for n in lowered.nodes if n.op.startswith(CONVOLUTIONS)))
+    left = frozenset(n.name for n in lowered.nodes if n.op.startswith((*CONVOLUTIONS, ATTENTION)))
+    found = _plan(lowered, left, fuses=False)
     return found if any(isinstance(step, (LoopProgram, MatmulProgram)) for step in found.steps) else None
 
 
@@ -32,12 +38,20 @@ def forward_plan(lowered: LoweredGraph, left_out: frozenset[str] = frozenset()) 
 
     Raises Unplannable with one line saying why there are none.
     """
+    called = frozenset(n.name for n in lowered.nodes if n.op.startswith(ATTENTION)) - left_out
+    found = _plan(lowered, left_out, fuses=True)
+    fused = sum(isinstance(step, MatmulProgram) and step.scores is not None for step in found.steps)
+    # PyTorch's own attention does not write its scores; kernels that do are no match for it.
+    return found if fused >= len(called) else _plan(lowered, left_out | called, fuses=True)
+
+
+def _plan(lowered: LoweredGraph, left_out: frozenset[str], fuses: bool) -> ForwardPlan:
     if lowered.unsupported:
         raise Unplannable(lowered.unsupported)
     left = set(left_out)
     while True:
         try:
-            return _Assembly(lowered, expand(lowered, frozenset(left))).plan()
+            return _Assembly(lowered, expand(lowered, frozenset(left)), fuses).plan()
         except CannotPlace as reason:
             if reason.origin in left:
                 raise Unplannable(f"{reason.origin}: {reason}") from reason
@@ -45,8 +59,10 @@ def forward_plan(lowered: LoweredGraph, left_out: frozenset[str] = frozenset()) 
 
 
 class _Assembly:
-    def __init__(self, lowered: LoweredGraph, expanded: Expanded) -> None:
+    def __init__(self, lowered: LoweredGraph, expanded: Expanded, fuses: bool) -> None:
         self.lowered = lowered
+        self.fuses = fuses
+        """Whether attention becomes one step."""
         self.expanded = expanded
         self.graph = expanded.graph
         self.copies: dict[Tensor, Tensor] = {}
@@ -264,6 +280,8 @@ class _Assembly:
 
     def _finished(self, returns: Any) -> ForwardPlan:
         self.steps, self.values, returns = folded(self.steps, self.values, returns)
+        if self.fuses:
+            self.steps = attended(self.steps, self.values, returns)
         leaves = {t.name: t for t in self.graph.tensors if t.kind == "leaf" and t.call is None}
         used = set(_used(self.steps)) | set(references(returns))
         parameters = {name: target for name, target in self.expanded.parameters.items() if name in used}
@@ -301,11 +319,8 @@ def _operator_word(name: str) -> str:
 
 def _used(steps: list[Step]) -> Iterator[str]:
     for step in steps:
-        if isinstance(step, LoopProgram):
+        if isinstance(step, LoopProgram | MatmulProgram):
             yield from step.reads
-        elif isinstance(step, MatmulProgram):
-            yield from (load.value for load in step.loads)
-            yield from (each.value for each in (step.a, step.b, step.also) if each is not None)
         elif isinstance(step, ViewStep):
             yield step.base
         elif isinstance(step, TorchStep):

@@ -70,7 +70,4 @@ def _reads(step: Step, value: str) -> bool:
         return value in references([*step.args, *step.kwargs.values()])
     if isinstance(step, ViewStep):
         return step.base == value
-    if isinstance(step, LoopProgram):
-        return value in step.reads
-    operands = [each.value for each in (step.a, step.b, step.also) if each is not None]
-    return value in [*operands, *(load.value for load in step.loads)]
+    return value in step.reads

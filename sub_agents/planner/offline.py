@@ -7,7 +7,7 @@ from ...state.problem import Problem
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.wording import counted
 from .expansion import Unplannable
-from .forward import forward_plan, library_plan
+from .forward import forward_plan, plan_apart
 from .layout import Refused
 from .strategies import strategies
 
@@ -30,12 +30,10 @@ class OfflinePlanner:
         summary = f"{size}: {', '.join(step.name for step in kernels)}"
         if forward.uncovered:
             summary += f"; stays in PyTorch: {', '.join(forward.uncovered)}"
-        library = library_plan(graph, forward)
-        if library is not None:
-            summary += "; or with convolutions by PyTorch's library"
-        return Plan(
-            summary=summary, strategies=strategies(forward, device, operators), forward=forward, library=library
-        )
+        apart = plan_apart(graph, forward)
+        if apart is not None:
+            summary += "; or with convolutions and attention by PyTorch's library or in parts"
+        return Plan(summary=summary, strategies=strategies(forward, device, operators), forward=forward, apart=apart)
 
 
 def _without_programs() -> tuple[Strategy, ...]:

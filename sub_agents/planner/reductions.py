@@ -184,7 +184,7 @@ def _norm(op: Operator) -> Tensor:
     return finished(op, found, dims, keepdim)
 
 
-def _shifted(e: Arithmetic, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def exponentials(e: Arithmetic, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Maximum, x minus it, the exponential of that, and its sum."""
     x = widened(e, x)
     peak = reduced(e.graph, "reduce_max", x, dims, e.wide)
@@ -196,18 +196,26 @@ def _shifted(e: Arithmetic, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Ten
 @expands("_softmax", "_log_softmax", "softmax", "log_softmax", "_safe_softmax")
 def _softmax(op: Operator) -> Tensor:
     e, x = Arithmetic(op.graph, op.dtype), op.tensor(0)
-    if op.name.startswith("_safe") or not is_float(op.dtype):
-        raise Uncovered("softmax with empty rows")
+    if not is_float(op.dtype):
+        raise Uncovered("softmax of integers")
     dims = dimensions(x, op.arg(1, "dim"))
-    _, shifted, weight, total = _shifted(e, x, dims)
+    if op.name.startswith("_safe"):
+        return safe_softmax(e, x, dims)
+    _, shifted, weight, total = exponentials(e, x, dims)
     return e.done(e("sub", shifted, e("log", total)) if "log" in op.name else e("div", weight, total))
+
+
+def safe_softmax(e: Arithmetic, x: Tensor, dims: Sequence[int]) -> Tensor:
+    """A softmax in which what has -inf alone to share becomes zero."""
+    peak, _, weight, total = exponentials(e, x, dims)
+    return e.done(e.where(e.test("eq", peak, -math.inf), 0.0, e("div", weight, total)))
 
 
 @expands("logsumexp")
 def _logsumexp(op: Operator) -> Tensor:
     e, x = Arithmetic(op.graph, op.dtype), op.tensor(0)
     dims = dimensions(x, op.arg(1, "dim"))
-    peak, _, _, total = _shifted(e, x, dims)
+    peak, _, _, total = exponentials(e, x, dims)
     # An infinite maximum is the answer itself: the shifted terms are not numbers there.
     found = e.where(e.test("isinf", peak), peak, e("add", e("log", total), peak))
     return finished(op, found, dims, bool(op.arg(2, "keepdim", False)))

@@ -49,6 +49,9 @@ def traffic_bytes(step: LoopProgram | MatmulProgram, plan: ForwardPlan) -> int:
         for operand, rows in factors:
             if operand is None:
                 continue
+            if operand.softmax is not None:
+                total += traffic_bytes(operand.softmax.scores, plan)
+                continue
             sizes = (*step.batch, *rows)
             walked = [s for s, stride in zip(sizes, operand.strides, strict=True) if stride != 0]
             walked += [operand.windows.elements] if operand.windows is not None else []
@@ -58,7 +61,9 @@ def traffic_bytes(step: LoopProgram | MatmulProgram, plan: ForwardPlan) -> int:
 
 def matmul_flops(step: MatmulProgram, plan: ForwardPlan) -> float:
     """Two per multiply-add."""
-    return (2.0 if step.also is None else 4.0) * value(product((*step.batch, step.m, step.n, step.k)), plan.hints)
+    inner = 0.0 if step.scores is None else matmul_flops(step.scores, plan)
+    outer = (2.0 if step.also is None else 4.0) * value(product((*step.batch, step.m, step.n, step.k)), plan.hints)
+    return inner + outer
 
 
 def _fusion(plan: ForwardPlan, operators: int) -> Iterator[Strategy]:

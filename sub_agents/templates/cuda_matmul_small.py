@@ -22,7 +22,7 @@ from .cuda_matmul_source import (
     rendered,
     vector_line,
 )
-from .matmul_program import BYTES, Extent, epilogue_bytes_moved, extent, fold, operand_dtype, reads, symbols
+from .matmul_program import BYTES, Extent, epilogue_bytes_moved, extent, fold, operand_dtype, symbols
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
 MOST = 96
@@ -183,7 +183,7 @@ def _host(program: MatmulProgram, setting: Setting, around: Epilogue) -> Host:
     m, n, k, batch, name = *map(written_out, (program.m, program.n, program.k)), around.batch_count, program.name
     rows, columns, items = (int(setting[each]) for each in ("rows", "columns", "items"))
     operands = (program.a, program.b)
-    parameters = [*(around.pointer_of[value] for value in reads(program)), *symbols(program)]
+    parameters = [*(around.pointer_of[value] for value in program.reads), *symbols(program)]
     lines = [
         f"down, across = -(-{m} // {rows}), -(-{n} // {columns})",
         f"m_whole, n_whole, k_whole = (-(-size // 4) * 4 for size in (down * {rows}, across * {columns}, {k}))",

@@ -12,7 +12,7 @@ from ..kernel_source import KernelSource
 from .cuda_expression import Printer, read
 from .cuda_render import Host, Kernel, kernel_text
 from .cuda_types import BYTES, STORAGE
-from .matmul_program import reads, symbols
+from .matmul_program import symbols
 from .triton_matmul_source import environment, output_line, shape_source, terms, written_out
 
 Values = Mapping[str, tuple[tuple[Size, ...], str]]
@@ -48,12 +48,12 @@ def wide(size: Size) -> str:
 def epilogue(program: MatmulProgram) -> Epilogue:
     """`program` is folded. Names of the program get a prefix to stay clear of the kernel's."""
     made = [store.value for store in program.stores]
-    pointer_of = {value: f"arg_{i}" for i, value in enumerate(reads(program))}
+    pointer_of = {value: f"arg_{i}" for i, value in enumerate(program.reads)}
     pointer_of |= {value: f"out_{i}" for i, value in enumerate(made)}
     factors = [each for each in (program.a, program.b, program.also) if each is not None]
     dtypes = {each.value: each.dtype for each in factors}
     dtypes |= {load.value: load.dtype for load in program.loads}
-    pointers = {pointer_of[v]: f"const {STORAGE[dtypes[v]]}* __restrict__ {pointer_of[v]}" for v in reads(program)}
+    pointers = {pointer_of[v]: f"const {STORAGE[dtypes[v]]}* __restrict__ {pointer_of[v]}" for v in program.reads}
     for store in program.stores:
         name = pointer_of[store.value]
         pointers[name] = f"{STORAGE[store.dtype]}* __restrict__ {name}"
@@ -178,7 +178,7 @@ def cuda_source(
 
     `arch` is for instructions that exist on one architecture alone (`sm_90a`); else the device's own is taken.
     """
-    read, free = reads(program), symbols(program)
+    read, free = program.reads, symbols(program)
     arguments = [around.pointer_of[value] for value in read]
     made = [around.pointer_of[store.value] for store in program.stores]
     lines = [output_line(around.pointer_of[s.value], values[s.value], arguments[0]) for s in program.stores]

@@ -120,6 +120,8 @@ def factor_dtype(program: MatmulProgram) -> str | None:
 
 def tiled_dtype(program: MatmulProgram) -> str | None:
     """As `factor_dtype`, for templates that also read windows."""
+    if program.a.softmax is not None:
+        return None
     dtypes = {program.b.dtype, *(each.dtype for each in _also(program))}
     return program.a.dtype if dtypes == {program.a.dtype} and program.a.dtype in BYTES else None
 
@@ -131,6 +133,9 @@ def products(program: MatmulProgram) -> int:
 
 def symbols(program: MatmulProgram) -> tuple[str, ...]:
     """Names of the symbols that sizes, strides, offsets or statements of the program use, sorted."""
+    if program.scores is not None:
+        plain = program.model_copy(update={"a": program.a.model_copy(update={"softmax": None})})
+        return tuple(sorted({*symbols(plain), *symbols(program.scores)}))
     sizes: list[Size] = [*program.space, program.k]
     for tensor in _tensors(program):
         sizes.extend(tensor.strides)
@@ -143,12 +148,6 @@ def symbols(program: MatmulProgram) -> tuple[str, ...]:
     for statement in program.body:
         sizes.extend(arg for arg in statement.args if isinstance(arg, str) and arg not in known)
     return tuple(sorted({name for size in sizes for name in factors(size)[1]}))
-
-
-def reads(program: MatmulProgram) -> tuple[str, ...]:
-    """Values that the kernel reads, in order of first use."""
-    factors = (program.a, program.b, *_also(program))
-    return tuple(dict.fromkeys([*(each.value for each in factors), *(load.value for load in program.loads)]))
 
 
 _STEPS = {"erf": 30, "gelu": 30, "tanh": 20, "exp": 8, "sigmoid": 12, "silu": 12, "log": 12, "pow": 30, "div": 8}

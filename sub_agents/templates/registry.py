@@ -13,6 +13,7 @@ from .cuda_row_looped import CudaRowLooped
 from .cuda_row_shared import CudaRowCluster, CudaRowShared
 from .cuda_split_reduction import CudaSplitReduction
 from .cuda_transpose import CudaTranspose
+from .triton_attention import TritonAttention
 from .triton_matmul import TritonMatmul
 from .triton_matmul_small import TritonMatmulSmall
 from .triton_matvec import TritonMatvec
@@ -36,6 +37,7 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         TritonSplitMatmul(),
         TritonMatmul(),
         TritonMatvec(),
+        TritonAttention(),
     ),
     "cuda": (
         CudaPointwise(),

@@ -8,7 +8,7 @@ from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import Pace, fold, large, product_ms, products, reads, tiled_dtype, worthwhile
+from .matmul_program import Pace, fold, large, product_ms, products, tiled_dtype, worthwhile
 from .triton_matmul_operands import (
     alignments,
     descriptor_lines,
@@ -200,7 +200,7 @@ class TritonMatmul:
             imports=tuple(imports),
             code=code,
             function=f"run_{folded.name}",
-            reads=reads(folded),
+            reads=folded.reads,
             symbols=parts.symbols,
         )
 

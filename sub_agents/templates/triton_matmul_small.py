@@ -8,7 +8,7 @@ from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram, Operand
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Extent, epilogue_bytes_moved, extent, fold, operand_dtype, reads
+from .matmul_program import BYTES, Extent, epilogue_bytes_moved, extent, fold, operand_dtype
 from .triton_matmul import INTERPRETED_DOT, tiled_context
 from .triton_matmul_settings import PRECISION
 from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, tile_terms, written_out
@@ -94,7 +94,7 @@ class TritonMatmulSmall:
             imports=(*parts.imports, "import functools"),
             code=code + "\n\n" + rendered("triton_matmul.py.j2", tiled | {"prelude": ()}),
             function=f"run_{folded.name}",
-            reads=reads(folded),
+            reads=folded.reads,
             symbols=parts.symbols,
         )
 

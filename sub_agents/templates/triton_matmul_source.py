@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ...state.base import Record
 from ...state.program import Load, MatmulProgram, Operand, Store
 from ...state.sizes import Size, factors, product
-from .matmul_program import reads, symbols
+from .matmul_program import symbols
 from .triton_expression import HALVES, TYPES, Printer, Term, computed, literal
 
 Values = Mapping[str, tuple[tuple[Size, ...], str]]
@@ -63,7 +63,7 @@ class Pieces(Record):
 
 def pieces(program: MatmulProgram, values: Values) -> Pieces:
     """Everything around the main loop. `program` is folded; kernels bind `rest`, `rows`, `columns` and `acc`."""
-    read, made = reads(program), [store.value for store in program.stores]
+    read, made = program.reads, [store.value for store in program.stores]
     parameters = {value: f"arg_{i}" for i, value in enumerate(read)}
     outputs = {value: f"out_{i}" for i, value in enumerate(made)}
     pointer_of = {value: f"{name}_ptr" for value, name in (parameters | outputs).items()}
@@ -109,7 +109,7 @@ def batch_lines(program: MatmulProgram) -> tuple[str, ...]:
 
     Axes along which some tensor stays in place come last: programs that run together then share it in L2.
     """
-    tensors: tuple[Operand | Load, ...] = (program.a, program.b, *program.loads)
+    tensors: tuple[Operand | Load, ...] = (*program.operands, *program.side_loads)
     moving = [t.strides[: len(program.batch)] for t in tensors]
     moving = [strides for strides in moving if any(stride != 0 for stride in strides)]
     shared = {axis for strides in moving for axis, stride in enumerate(strides) if stride == 0}
@@ -174,8 +174,11 @@ def epilogue_lines(program: MatmulProgram, pointer_of: Mapping[str, str], printe
         lines.append(f"v_{load.name} = {load_source(program, load, pointer_of[load.value])}")
         known[load.name] = Term(f"v_{load.name}", computed(load.dtype))
     for statement in program.body:
-        terms_of = tuple(term(arg, known) for arg in statement.args)
-        lines.append(f"v_{statement.name} = {printer.expression(statement.op, statement.dtype, terms_of)}")
+        if statement.op == "iota":
+            text = f"({tile_indices(program)[int(statement.args[0])]}).to(tl.int64)"
+        else:
+            text = printer.expression(statement.op, statement.dtype, tuple(term(arg, known) for arg in statement.args))
+        lines.append(f"v_{statement.name} = {text}")
         known[statement.name] = Term(f"v_{statement.name}", computed(statement.dtype))
     for store in program.stores:
         lines.append(store_source(program, store, pointer_of[store.value], known[store.name]))
@@ -214,6 +217,15 @@ def span(strides: Iterable[Size], sizes: Iterable[Size], offset: Size) -> str | 
 
 def index_type(program: MatmulProgram) -> str:
     """32-bit offsets unless a tensor reaches past 2^31 elements: decided at each call where sizes are symbolic."""
+    spans = _spans(program) + ([] if program.scores is None else _spans(program.scores))
+    if any(isinstance(each, int) and each >= 2**31 for each in spans):
+        return "tl.int64"
+    free = [each for each in spans if isinstance(each, str)]
+    return f"tl.int64 if max({', '.join(dict.fromkeys(free))}, 0) >= 2**31 else tl.int32" if free else "tl.int32"
+
+
+def _spans(program: MatmulProgram) -> list[str | int]:
+    """How far each tensor reaches."""
     right = (*program.batch, program.k, program.n)
     spans = [span(program.a.strides, (*program.batch, program.m, program.k), program.a.offset)]
     spans += [span(t.strides, right, t.offset) for t in (program.b, program.also) if t is not None]
@@ -224,11 +236,7 @@ def index_type(program: MatmulProgram) -> str:
     tensors: tuple[Load | Store, ...] = (*program.loads, *program.stores)
     for tensor in tensors:
         spans.append(span(tensor.strides, program.space, tensor.offset if isinstance(tensor, Load) else 0))
-    spans.append(span((program.n, 1), (program.m, program.n), 0))
-    if any(isinstance(each, int) and each >= 2**31 for each in spans):
-        return "tl.int64"
-    free = [each for each in spans if isinstance(each, str)]
-    return f"tl.int64 if max({', '.join(dict.fromkeys(free))}, 0) >= 2**31 else tl.int32" if free else "tl.int32"
+    return [*spans, span((program.n, 1), (program.m, program.n), 0)]
 
 
 def multiple_of(size: Size, divisor: int) -> bool:

@@ -9,7 +9,7 @@ from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import Size, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Extent, extent, fold, operand_dtype, reads
+from .matmul_program import BYTES, Extent, extent, fold, operand_dtype
 from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, tile_terms, written_out
 
 MOST_VECTORS = 4
@@ -89,7 +89,7 @@ class TritonMatvec:
             imports=parts.imports,
             code=rendered("triton_matvec.py.j2", _context(folded, setting, parts)),
             function=f"run_{folded.name}",
-            reads=reads(folded),
+            reads=folded.reads,
             symbols=parts.symbols,
         )
 

@@ -16,7 +16,7 @@ from ...state.program import LoopProgram, MatmulProgram, Operand
 from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import Pace, extent, fold, large, operand_dtype, product_ms, reads, worthwhile
+from .matmul_program import Pace, extent, fold, large, operand_dtype, product_ms, worthwhile
 from .triton_matmul import INTERPRETED_DOT
 from .triton_matmul_operands import descriptors_possible
 from .triton_matmul_settings import best_tile, epilogue_bytes, epilogue_slot, residents
@@ -135,7 +135,7 @@ class TritonSplitMatmul:
             imports=tuple(imports),
             code=rendered("triton_matmul.py.j2", _context(folded, setting, parts)),
             function=f"run_{folded.name}",
-            reads=reads(folded),
+            reads=folded.reads,
             symbols=parts.symbols,
         )
 

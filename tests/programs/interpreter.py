@@ -95,7 +95,8 @@ def _run_matmul(program: MatmulProgram, tensors: Tensors, symbols: Mapping[str, 
     batch = [value(s, symbols) for s in program.batch]
     m, n, k = (value(s, symbols) for s in (program.m, program.n, program.k))
     wide = torch.float64 if program.a.dtype == "float64" else torch.float32
-    a = _gather(tensors, program.a, [*batch, m, k], symbols).to(wide)
+    left = _gather if program.a.softmax is None else _softmaxed
+    a = left(tensors, program.a, [*batch, m, k], symbols).to(wide)
     factor = _gather if program.b.windows is None else _windowed
     shape = [*batch, k, n] if program.b.windows is None else batch
     b = factor(tensors, program.b, shape, symbols).to(wide)
@@ -106,6 +107,23 @@ def _run_matmul(program: MatmulProgram, tensors: Tensors, symbols: Mapping[str, 
         names["acc_1"] = a @ _gather(tensors, program.also, [*batch, k, n], symbols).to(wide)
     _run_body(program, names, space, symbols, tensors)
     return _run_stores(program, names, space, symbols, plan)
+
+
+def _softmaxed(tensors: Tensors, operand: Any, shape: Sequence[int], symbols: Mapping[str, int]) -> torch.Tensor:
+    """A factor that is the softmax of another product's rows; what lies too far ahead must be masked already."""
+    program = operand.softmax.scores
+    *batch, m, n = shape
+    k = value(program.k, symbols)
+    a, b = _gather(tensors, program.a, [*batch, m, k], symbols), _gather(tensors, program.b, [*batch, k, n], symbols)
+    names = {load.name: _gather(tensors, load, shape, symbols) for load in program.loads}
+    names["acc"] = _wide(a) @ _wide(b)
+    _run_body(program, names, shape, symbols, tensors)
+    scores = names[operand.softmax.score].expand(shape)
+    if operand.softmax.ahead is not None:
+        ahead = torch.ones(m, n, dtype=torch.bool).triu(operand.softmax.ahead + 1)
+        assert bool((scores[..., ahead] == -torch.inf).all())
+    found = torch.softmax(scores, -1)
+    return torch.nan_to_num(found, nan=0.0) if operand.softmax.zero_rows else found
 
 
 def _windowed(tensors: Tensors, operand: Any, batch: Sequence[int], symbols: Mapping[str, int]) -> torch.Tensor:

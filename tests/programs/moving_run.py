@@ -1,4 +1,4 @@
-"""Runs the Triton kernels of convolutions: interpreted on the CPU, or compiled for sm_90 without running.
+"""Runs the Triton kernels of convolutions and attention: interpreted on the CPU, or compiled for sm_90 without running.
 
     TRITON_INTERPRET=1 python -m programs.moving_run interpret NAME ...    errors by case, template and setting
     python -m programs.moving_run compile NAME ...                         registers and spills likewise
@@ -16,21 +16,21 @@ from random import Random
 from typing import Any
 
 import torch
-from programs.interpreter import run_plan
+from programs.attention import OTHER_SIZES
+from programs.interpreter import run_step
 from programs.moving import moving
 from programs.references import CASES
 from programs.sheets import H200
 from programs.triton_loop_run import compiled, difference, load
 
-from warpsmith.state.program import ForwardPlan, MatmulProgram
+from warpsmith.state.program import ForwardPlan, MatmulProgram, Step
 from warpsmith.sub_agents.kernel_source import KernelSource
 from warpsmith.sub_agents.slot_moves import spread
 from warpsmith.sub_agents.templates.registry import templates
 
 
-def sources(plan: ForwardPlan, count: int) -> Iterator[tuple[str, KernelSource]]:
-    """The one step's kernels: of every template that fits, with its default and with settings far from it."""
-    (step,) = plan.steps
+def sources(plan: ForwardPlan, step: Step, count: int) -> Iterator[tuple[str, KernelSource]]:
+    """A product's kernels: of every template that fits, with its default and with settings far from it."""
     assert isinstance(step, MatmulProgram)
     values = {name: (each.shape, each.dtype) for name, each in plan.values.items()}
     for template in templates("triton"):
@@ -42,18 +42,34 @@ def sources(plan: ForwardPlan, count: int) -> Iterator[tuple[str, KernelSource]]
             yield f"{template.name} {setting}", template.render(step, setting, values)
 
 
+def special(plan: ForwardPlan) -> list[Step]:
+    """Products with windows, and attention; nothing else is looked at."""
+    products = [step for step in plan.steps if isinstance(step, MatmulProgram)]
+    return [step for step in products if step.b.windows is not None or step.scores is not None]
+
+
 def interpret(name: str, folder: Path) -> Iterator[tuple[str, float | str]]:
-    """Differences from the brute-force interpreter."""
+    """Differences from the brute-force interpreter, also at other sizes where there are some."""
     plan, inputs = moving(name)
+    for given in (inputs, *([OTHER_SIZES[name]()] if name in OTHER_SIZES else [])):
+        found = list(compared(name, plan, given, folder))
+        yield from found if given is inputs else [(f"other sizes, {label}", each) for label, each in found]
+
+
+def compared(name: str, plan: ForwardPlan, inputs: list[Any], folder: Path) -> Iterator[tuple[str, float | str]]:
+    """Every kernel's difference, by template and setting."""
     module, _ = CASES[name]()
-    own = {key: each.detach() for key, each in module.named_parameters()}
+    own = {key: each.detach() for key, each in (*module.named_parameters(), *module.named_buffers())}
     tensors: dict[str, Any] = dict(zip(plan.inputs, inputs, strict=True))
     tensors |= {value: own[qualified] for value, qualified in plan.parameters.items()}
     sizes = {symbol.name: inputs[symbol.input].shape[symbol.dim] for symbol in plan.symbols}
-    expected = run_plan(plan, inputs, own)
-    for label, source in sources(plan, 3):
-        arguments = [tensors[each] for each in source.reads] + [sizes[each] for each in source.symbols]
-        yield label, difference(load(source, folder)(*arguments).reshape(expected.shape), expected)
+    for step in plan.steps:
+        made = run_step(step, tensors, sizes, plan)
+        for label, source in sources(plan, step, 3) if step in special(plan) else ():
+            arguments = [tensors[each] for each in source.reads] + [sizes[each] for each in source.symbols]
+            (expected,) = made.values()
+            yield label, difference(load(source, folder)(*arguments).reshape(expected.shape), expected)
+        tensors |= made
 
 
 def main() -> None:
@@ -66,7 +82,8 @@ def main() -> None:
             found: dict[str, Any] = {name: dict(interpret(name, Path(folder))) for name in names}
         else:
             plans = {name: moving(name)[0] for name in names}
-            made = {f"{n} {label}": (source, p) for n, p in plans.items() for label, source in sources(p, 1)}
+            steps = [(name, plan, step) for name, plan in plans.items() for step in special(plan)]
+            made = {f"{n} {label}": (source, p) for n, p, step in steps for label, source in sources(p, step, 1)}
             found = compiled(made, Path(folder))
     sys.stdout.write(json.dumps(found))
 

@@ -276,7 +276,11 @@ case(
 )
 layer("transposed_convolution", lambda: nn.ConvTranspose2d(3, 4, 3, stride=2), lambda: [draw(2, 3, 5, 6)])
 case("sorted", lambda self, x: (lambda v, i: v * 2 + i)(*torch.sort(x.exp(), -1)), lambda: [draw(5, 13)])
-case("attention", lambda self, q: F.scaled_dot_product_attention(q, q, q) + 1, lambda: [draw(2, 3, 5, 4)])
+case(
+    "attention_of_groups",
+    lambda self, q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True) + 1,
+    lambda: [draw(2, 4, 5, 4), draw(2, 2, 5, 4)],
+)
 layer("recurrent", lambda: nn.GRU(4, 5, batch_first=True), lambda: [draw(2, 6, 4)])
 case(
     "unsplittable",

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from programs.attention import ATTENTION
 from programs.interpreter import run_plan
 from programs.moving import MOVING
 from programs.references import CASES
@@ -158,7 +159,7 @@ def test_what_needs_two_kernels_is_two_kernels(name: str, count: int) -> None:
         ("transposed_convolution", "aten.conv_transpose2d.input"),
         ("empty_convolution", "aten.conv2d.default"),
         ("resized_by_a_factor_unseen", "aten.upsample_bilinear2d.vec"),
-        ("attention", "aten.scaled_dot_product_attention.default"),
+        ("attention_of_groups", "aten.scaled_dot_product_attention.default"),
         ("recurrent", "aten.gru.input"),
     ],
 )
@@ -281,8 +282,8 @@ def test_what_no_kernel_expresses_stays_in_pytorch(name: str) -> None:
     assert_same(run_plan(plan, inputs), module(*inputs))
 
 
-@pytest.mark.parametrize("name", [name for name in MOVING if name != "largest_and_where"])
-def test_what_moves_and_what_windows_read_is_left_to_no_library(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in (*MOVING, *ATTENTION) if name != "largest_and_where"])
+def test_what_moves_what_windows_read_and_what_attends_is_left_to_no_library(name: str) -> None:
     fixed = name == "averaged_blocks"  # Whether the windows are all alike depends on the sizes.
     assert planned(name, fixed)[0].uncovered == ()
 

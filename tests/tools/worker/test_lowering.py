@@ -89,7 +89,8 @@ def test_changes_in_place_are_recorded() -> None:
 
 
 def test_attention_and_recurrent_cells_stay_whole() -> None:
-    for name, operator in (("attention", "aten.scaled_dot_product_attention.default"), ("recurrent", "aten.gru.input")):
+    attention = "aten.scaled_dot_product_attention.default"
+    for name, operator in (("attention_of_groups", attention), ("recurrent", "aten.gru.input")):
         assert operator in [n.op for n in lower(*CASES[name]()).nodes]
 
 

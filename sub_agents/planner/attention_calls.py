@@ -1,0 +1,41 @@
+"""Calls of PyTorch's attention as the products and the softmax that they stand for."""
+
+from math import sqrt
+
+from .pointwise import Arithmetic
+from .products import multiplied
+from .reductions import dimensions, exponentials, safe_softmax
+from .registry import Operator, expands
+from .tensors import Graph, Tensor, Uncovered
+from .views import transposed
+
+
+@expands("scaled_dot_product_attention")
+def _attention(op: Operator) -> Tensor:
+    query, key, value = op.tensor(0, "query"), op.tensor(1, "key"), op.tensor(2, "value")
+    mask, causal = op.arg(3, "attn_mask"), bool(op.arg(5, "is_causal", False))
+    if op.arg(4, "dropout_p", 0.0) or op.kwargs.get("enable_gqa"):
+        raise Uncovered("attention with dropout or grouped heads")
+    depth, scale = query.shape[-1], op.kwargs.get("scale")
+    e = Arithmetic(op.graph, op.dtype)
+    scores = multiplied(op.graph, query, transposed(op.graph, key), op.dtype)
+    if scale is None:
+        scale = 1 / sqrt(depth) if isinstance(depth, int) else e("rsqrt", depth)
+    scores = e("mul", scores, scale)
+    if causal:
+        scores = e.where(_right_of_diagonal(op.graph, scores), -float("inf"), scores)
+    if isinstance(mask, Tensor):
+        kept = mask.dtype == "bool"
+        scores = e.where(mask, scores, -float("inf")) if kept else e("add", scores, mask)
+    last = dimensions(scores, -1)
+    if isinstance(mask, Tensor):
+        weights = safe_softmax(e, scores, last)
+    else:
+        _, _, weight, total = exponentials(e, scores, last)
+        weights = e.done(e("div", weight, total))
+    return multiplied(op.graph, weights, value, op.dtype)
+
+
+def _right_of_diagonal(graph: Graph, scores: Tensor) -> Tensor:
+    rows, columns = (graph.iota(scores.shape, len(scores.shape) - back) for back in (2, 1))
+    return graph.pointwise("gt", columns, rows, dtype="bool")
