@@ -41,11 +41,19 @@ class Launch(Record):
     tensor_bytes: int = 0
 
 
+class LibraryCall(Record):
+    """One operator that the fake forward left to PyTorch."""
+
+    op: str
+    tensor_bytes: int = 0
+
+
 class Compiled(Record):
     """Report, traced launches, and where the compiled code is."""
 
     report: CompileReport
     launches: tuple[Launch, ...] = ()
+    library: tuple[LibraryCall, ...] = ()
     key: str = ""
     """Names the folder with the caches; empty where nothing was kept."""
 
@@ -164,6 +172,7 @@ class CompilePool:
         seconds = time.monotonic() - started
         try:
             launches = tuple(Launch.model_validate(launch) for launch in body.get("launches", ())[:256])
+            library = tuple(LibraryCall.model_validate(call) for call in body.get("library", ())[:256])
             report = CompileReport(
                 ok=bool(body["ok"]),
                 seconds=seconds,
@@ -175,14 +184,14 @@ class CompilePool:
             report = CompileReport(
                 ok=False, seconds=seconds, error=f"the compile worker's answer is unreadable: {error}"
             )
-            launches = ()
+            launches, library = (), ()
         kernels = occupancy.with_launches(report.kernels, launches, self._device)
         report = report.model_copy(update={"kernels": kernels})
         master = self._work_dir / "compiled" / key
         scratch_folder.remove(master)
         scratch_folder.copy_files(folder, master)
         scratch_folder.remove(folder)
-        return Compiled(report=report, launches=launches, key=key)
+        return Compiled(report=report, launches=launches, library=library, key=key)
 
 
 def printable(value: Any) -> Any:

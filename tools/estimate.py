@@ -1,7 +1,8 @@
 """A dry run's ranking: what a candidate would take, from compiled resources and the bytes that its launches touch.
 
 No clock is behind any of it. A launch costs its tensors' bytes at copy bandwidth, slowed where too few warps are
-resident to cover latency or too few blocks to fill the device, plus a fixed cost a launch.
+resident to cover latency or too few blocks to fill the device, plus a fixed cost a launch. So does a call of PyTorch's,
+which fills any device.
 """
 
 from typing import TYPE_CHECKING
@@ -24,10 +25,10 @@ _REGISTERS_FOR_UNKNOWN = 32
 def estimate(compiled: "Compiled", bounds: dict[str, float], device: DeviceSheet) -> Estimate:
     """Estimated time of one call, and what share of it the speed of light would take."""
     sol_ms = max(bounds["sol_ms"], 1e-6)
-    launches = compiled.launches
+    launches, library = compiled.launches, compiled.library
     if not launches:
         return Estimate(ms=2 * sol_ms, sol_fraction=0.5, basis="no launch could be traced")
-    total = 0.0
+    total = sum(_LAUNCH_MS + call.tensor_bytes / device.copy_bytes_per_s * 1e3 for call in library)
     for launch in launches:
         moved_ms = launch.tensor_bytes / device.copy_bytes_per_s * 1e3
         registers = launch.registers or _REGISTERS_FOR_UNKNOWN
@@ -36,5 +37,6 @@ def estimate(compiled: "Compiled", bounds: dict[str, float], device: DeviceSheet
         speed = min(1.0, occupancy / _FULL_BANDWIDTH_OCCUPANCY) * max(fill, 0.01)
         total += _LAUNCH_MS + moved_ms / max(speed, 0.01) * (_SPILL_PENALTY if launch.spill_bytes else 1.0)
     total = max(total, sol_ms)
-    basis = f"{counted(len(launches), 'launch', 'launches')}, speed of light {sol_ms:.4f} ms"
+    left = f" and {counted(len(library), 'call')} of PyTorch" if library else ""
+    basis = f"{counted(len(launches), 'launch', 'launches')}{left}, speed of light {sol_ms:.4f} ms"
     return Estimate(ms=total, sol_fraction=sol_ms / total, basis=basis)

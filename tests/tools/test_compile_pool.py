@@ -87,6 +87,17 @@ def test_a_triton_candidate_compiles_with_its_resources_and_launches(pool):
     (launch,) = found.launches
     assert (launch.kernel, launch.blocks, launch.num_warps) == ("add", 25, 4)
     assert launch.tensor_bytes == 2 * 64 * 100 * 4
+    assert found.library == ()
+
+
+def test_what_is_left_to_pytorch_is_traced_with_its_bytes(pool):
+    body = ADD.replace("AMOUNT", "1.0").replace("return out", "return (out @ out.T).view(-1).relu()")
+    found = pool.compile(problem(), candidate(body))
+    assert found.report.warnings == ""
+    assert [(call.op, call.tensor_bytes) for call in found.library] == [
+        ("aten.mm", 4 * (2 * 64 * 100 + 64 * 64)),
+        ("aten.relu", 4 * 2 * 64 * 64),
+    ]
 
 
 def test_a_cuda_candidate_compiles_with_headers_resources_and_launches(pool):

@@ -7,7 +7,7 @@ import pytest
 from warpsmith.state.device import DeviceSheet
 from warpsmith.state.evaluation import CompileReport
 from warpsmith.state.lowered import LoweredGraph, Node, Value
-from warpsmith.tools.compile_pool import Compiled, Launch
+from warpsmith.tools.compile_pool import Compiled, Launch, LibraryCall
 from warpsmith.tools.estimate import estimate
 from warpsmith.tools.roofline import bounds, plain_product
 
@@ -124,6 +124,13 @@ def test_more_launches_spills_few_blocks_and_low_occupancy_cost():
     assert ms(launch(blocks=10)) > best
     assert ms(launch(registers=255, num_warps=4)) > best
     assert ms(launch(shared_bytes=150 << 10)) > best
+
+
+def test_what_is_left_to_pytorch_is_not_free():
+    call = LibraryCall(op="aten.mm", tensor_bytes=10**9)
+    found = estimate(compiled(launch()).model_copy(update={"library": (call, call)}), {"sol_ms": 0.5}, DEVICE)
+    assert found.ms == pytest.approx(3 * 1.003)
+    assert "1 launch and 2 calls of PyTorch, " in found.basis
 
 
 def test_an_estimate_never_beats_the_speed_of_light():

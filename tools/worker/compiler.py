@@ -18,7 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .. import wire
-from . import fake_cuda, resources, structure
+from . import fake_cuda, library_calls, resources, structure
 from .buffers import dtype_of
 from .child import describe, kind_of
 
@@ -64,15 +64,22 @@ class Aside:
         try:
             return dict(json.loads(text))
         except ValueError:
-            return {"ok": True, "note": "not compiled ahead: the process ended", "kernels": [], "launches": []}
+            return {
+                "ok": True,
+                "note": "not compiled ahead: the process ended",
+                "kernels": [],
+                "launches": [],
+                "library": [],
+            }
 
 
 def _merged(replies: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first failure, or the first note; everybody's kernels, and the launches of the first workload."""
+    """The first failure, or the first note; everybody's kernels, launches and library calls of the first workload."""
     failed = next((reply for reply in replies if not reply["ok"]), None)
     noted = next((reply for reply in replies if reply.get("note")), replies[0])
     kernels = {kernel["name"]: kernel for reply in reversed(replies) for kernel in reply["kernels"]}
-    return {**(failed or noted), "kernels": list(kernels.values()), "launches": replies[0]["launches"]}
+    first = {name: replies[0][name] for name in ("launches", "library")}
+    return {**(failed or noted), "kernels": list(kernels.values()), **first}
 
 
 def _compiled(path: Path, init: Any, inputs: list[Any], trace: fake_cuda.Trace) -> dict[str, Any]:
@@ -89,6 +96,7 @@ def _compiled(path: Path, init: Any, inputs: list[Any], trace: fake_cuda.Trace) 
             reply = {"ok": True, "note": f"not compiled ahead: {describe(error)}"}
     reply["kernels"] = [resources.as_record(k) for k in trace.kernels.values()]
     reply["launches"] = trace.launch_records()[:256]
+    reply["library"] = trace.library[:256]
     return reply
 
 
@@ -114,7 +122,9 @@ def _run_forward(path: Path, init: Any, inputs: list[Any], trace: fake_cuda.Trac
         model = module.ModelNew(*structure.unflatten(init, []))
         arguments = [_fake_input(entry) for entry in inputs]
         trace.watch([*arguments, *model.state_dict().values()])
-        model(*arguments)
+        with library_calls.LibraryCalls() as library:
+            trace.library = library.calls
+            model(*arguments)
 
 
 def _fake_input(entry: Any) -> Any:

@@ -22,7 +22,8 @@ class Trace:
         self.arch = arch
         self.capability = int("".join(c for c in arch if c.isdigit()))
         self.kernels: dict[str, resources.KernelFacts] = {}
-        """Whether launches count: those of the primary workload do."""
+        self.library: list[dict[str, Any]] = []
+        """What was left to PyTorch."""
         self._launches: list[dict[str, Any]] = []
         self._bytes: dict[int, int] = {}
         self._next_address = 1 << 40
