@@ -9,7 +9,7 @@ from typing import Literal
 from ..state.base import Record
 from ..state.errors import InvalidInput
 
-Family = Literal["pointwise", "reduction", "matmul"]
+Family = Literal["pointwise", "reduction", "matmul", "attention", "convolution", "moving"]
 PROBLEMS_DIR = Path(__file__).parent / "problems"
 
 
@@ -21,15 +21,19 @@ class SuiteProblem(Record):
     family: Family
     dtype: Literal["float32", "bfloat16"]
     """Type that most of the traffic is in."""
+    folder: str = ""
+    """Where it lies, seen from the suite's own problems."""
 
     @property
     def path(self) -> Path:
-        return PROBLEMS_DIR / f"{self.name}.py"
+        return PROBLEMS_DIR / self.folder / f"{self.name}.py"
 
 
-def _family(family: Family, float32: str, bfloat16: str) -> tuple[SuiteProblem, ...]:
-    return tuple(SuiteProblem(name=name, family=family, dtype="float32") for name in float32.split()) + tuple(
-        SuiteProblem(name=name, family=family, dtype="bfloat16") for name in bfloat16.split()
+def _family(family: Family, float32: str, bfloat16: str = "", folder: str = "") -> tuple[SuiteProblem, ...]:
+    named = [(name, "float32") for name in float32.split()] + [(name, "bfloat16") for name in bfloat16.split()]
+    return tuple(
+        SuiteProblem.model_validate({"name": name, "family": family, "dtype": dtype, "folder": folder})
+        for name, dtype in named
     )
 
 
@@ -53,13 +57,24 @@ SUITE: tuple[SuiteProblem, ...] = (
 )
 
 
+WIDER: tuple[SuiteProblem, ...] = (
+    *_family("attention", "causal_attention", "biased_attention cross_attention", folder="wider"),
+    *_family("convolution", "residual_convolution depthwise_convolution", "strided_convolution", folder="wider"),
+    *_family("moving", "pooled_activation running_total embedded_norm upsampled_skip", folder="wider"),
+)
+"""Kinds that the suite has not, in a result file of their own. `wider` names all of them."""
+
+
 def select(names: str = "", shard: str = "0/1") -> tuple[SuiteProblem, ...]:
-    """Problems by comma-separated names (all for none), of which every n-th from i for `shard` = `i/n`.
+    """Problems by comma-separated names (the suite for none), of which every n-th from i for `shard` = `i/n`.
 
     Raises InvalidInput for an unknown name or a shard that is not `i/n` with 0 <= i < n.
     """
-    by_name = {problem.name: problem for problem in SUITE}
-    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(by_name)
+    by_name = {problem.name: problem for problem in (*SUITE, *WIDER)}
+    wanted = [name.strip() for name in names.split(",") if name.strip()] or [problem.name for problem in SUITE]
+    if "wider" in wanted:
+        place = wanted.index("wider")
+        wanted[place : place + 1] = [problem.name for problem in WIDER]
     unknown = [name for name in wanted if name not in by_name]
     if unknown:
         raise InvalidInput(f"--problems: no problem {unknown[0]!r} in the suite; known: {', '.join(sorted(by_name))}")

@@ -1,6 +1,7 @@
 """At which other sizes the best kernel falls short, and the plan for those. Pure."""
 
 from ..state.evaluation import Evaluation
+from ..state.lowered import bound
 from ..state.plan import Plan
 from ..state.problem import Problem, Workload
 from ..state.program import ForwardPlan
@@ -37,10 +38,8 @@ def _forward_at(forward: ForwardPlan | None, workload: Workload) -> ForwardPlan 
     if forward is None:
         return None
     try:
-        symbols = tuple(
-            symbol.model_copy(update={"hint": int(workload.inputs[symbol.input]["shape"][symbol.dim])})
-            for symbol in forward.symbols
-        )
+        hints = bound(forward.symbols, lambda number, dim: int(workload.inputs[number]["shape"][dim]))
+        symbols = tuple(symbol.model_copy(update={"hint": hints[symbol.name]}) for symbol in forward.symbols)
     except (IndexError, KeyError, TypeError):  # An optional input that this workload leaves out.
         return None
     return forward.model_copy(update={"symbols": symbols})

@@ -1,11 +1,12 @@
 """A reference lowered to core ATen operators: what the offline planner reads. Plain data, no torch."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import Field
 
 from .base import Record
-from .sizes import Size
+from .sizes import Size, computed
 
 
 class Value(Record):
@@ -43,12 +44,26 @@ class Node(Record):
 
 
 class Symbol(Record):
-    """A free dimension: `name` is the size of dimension `dim` of input number `input`; `hint` its value now."""
+    """A free dimension: `name` is the size of dimension `dim` of input number `input`; `hint` its value now.
+
+    One with a `formula` is no input's dimension but computed from symbols before it, such as `(s1 - 1) // 2 + 1`: what
+    is no product of sizes has a name of its own.
+    """
 
     name: str
-    input: int
-    dim: int
+    input: int = -1
+    dim: int = -1
     hint: int
+    formula: str = ""
+    """Python source, in integers."""
+
+
+def bound(symbols: Sequence[Symbol], size_of: Callable[[int, int], int]) -> dict[str, int]:
+    """Every symbol's value, with the inputs' own from `size_of(input, dim)`."""
+    found: dict[str, int] = {}
+    for symbol in symbols:
+        found[symbol.name] = computed(symbol.formula, found) if symbol.formula else size_of(symbol.input, symbol.dim)
+    return found
 
 
 class LoweredGraph(Record):

@@ -4,7 +4,11 @@ Symbols stand for the free dimensions of a problem (those that its workloads may
 Python, so generated host code uses it as it is once the symbols are bound.
 """
 
-from collections.abc import Iterable, Mapping
+import ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+
+from .syntax import expression
 
 Size = int | str
 
@@ -63,3 +67,29 @@ def value(size: Size, hints: Mapping[str, int]) -> int:
     for name in symbols:
         coefficient *= hints[name]
     return coefficient
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def computed(formula: str, known: Mapping[str, int]) -> int:
+    """The value of a formula of integers, names, `+ - * // %` and brackets. Raises KeyError, ValueError."""
+
+    def of(node: ast.expr) -> int:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        if isinstance(node, ast.Name):
+            return known[node.id]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -of(node.operand)
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](of(node.left), of(node.right))
+        raise ValueError(f"no formula of sizes: {formula!r}")
+
+    return of(expression(formula))

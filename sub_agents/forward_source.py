@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..state.errors import InvalidInput
+from ..state.lowered import Symbol
 from ..state.program import ForwardPlan, LoopProgram, Step, TorchStep, ViewStep
 from ..state.sizes import Size
 from ..state.syntax import parse
@@ -216,16 +217,17 @@ class _Forward:
 
     def _size_of_input(self, size: Size) -> str:
         text = str(size)
-        for symbol in self.plan.symbols:
-            source = f"{self.names[self.plan.inputs[symbol.input]]}.shape[{symbol.dim}]"
-            text = re.sub(rf"\b{symbol.name}\b", source, text)
+        for symbol in reversed(self.plan.symbols):  # A formula names symbols before it.
+            text = re.sub(
+                rf"\b{symbol.name}\b", f"({value})" if (value := symbol.formula) else self._bound(symbol), text
+            )
         return text
 
     def _symbols(self) -> list[str]:
-        return [
-            f"{symbol.name} = {self.names[self.plan.inputs[symbol.input]]}.shape[{symbol.dim}]"
-            for symbol in self.plan.symbols
-        ]
+        return [f"{symbol.name} = {symbol.formula or self._bound(symbol)}" for symbol in self.plan.symbols]
+
+    def _bound(self, symbol: Symbol) -> str:
+        return f"{self.names[self.plan.inputs[symbol.input]]}.shape[{symbol.dim}]"
 
     def _parameters(self) -> list[str]:
         lines = []
@@ -279,7 +281,7 @@ class _Forward:
         return [step.base] if isinstance(step, ViewStep) else list(self.kernels[step.name].reads)
 
     def _used(self) -> list[str]:
-        bound = [self.plan.inputs[symbol.input] for symbol in self.plan.symbols]
+        bound = [self.plan.inputs[symbol.input] for symbol in self.plan.symbols if not symbol.formula]
         read = [name for step in self.plan.steps for name in self._reads(step)]
         return [*[b for b in bound if b in read], *read, *_names_in(self.plan.returns)]
 

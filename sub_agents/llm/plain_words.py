@@ -76,7 +76,8 @@ def operators_in_words(graph: LoweredGraph) -> str:
     """One line an operator. Free dimensions are named by their symbols, with the size that they have now."""
     if graph.unsupported:
         return f"(not available: {graph.unsupported})"
-    sizes = [f"{s.name} = {s.hint} now, may vary (input {s.input}, dimension {s.dim})" for s in graph.symbols]
+    where = {s.name: s.formula or f"input {s.input}, dimension {s.dim}" for s in graph.symbols}
+    sizes = [f"{s.name} = {s.hint} now, may vary ({where[s.name]})" for s in graph.symbols]
     lines = [_line(node) for node in graph.nodes]
     returned = f"returns {_plain(graph.outputs)}"
     changed = [f"changes in place: {', '.join(graph.mutated)}"] if graph.mutated else []

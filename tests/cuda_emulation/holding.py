@@ -6,6 +6,7 @@ from cuda_emulation.loop_plans import program_of
 from programs.interpreter import run_plan
 from programs.sheets import H200
 
+from warpsmith.state.lowered import bound
 from warpsmith.state.program import ForwardPlan
 from warpsmith.state.sizes import value as number
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
@@ -46,7 +47,7 @@ def emulated(
 ) -> list[torch.Tensor]:
     """Outputs of the whole host function on the CPU emulation."""
     source = render(template, plan, setting)
-    symbols = {s.name: tensors[s.input].shape[s.dim] for s in plan.symbols}
+    symbols = bound(plan.symbols, lambda number, dim: tensors[number].shape[dim])
     return list(emulation.run(source, dict(zip(plan.inputs, tensors, strict=True)), symbols))
 
 

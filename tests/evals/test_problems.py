@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from warpsmith.evals.suite import PROBLEMS_DIR, SUITE, SuiteProblem
+from warpsmith.evals.suite import PROBLEMS_DIR, SUITE, WIDER, SuiteProblem
 
-every_problem = pytest.mark.parametrize("entry", SUITE, ids=lambda entry: entry.name)
+every_problem = pytest.mark.parametrize("entry", [*SUITE, *WIDER], ids=lambda entry: entry.name)
 LAUNCH_BOUND = {"gru_gates"}
 L2_BYTES = 60e6
 CONTRACT_NAMES = {"Model", "get_inputs", "get_init_inputs", "workloads", "checks", "ranges", "precision"}
@@ -49,9 +49,10 @@ def bytes_moved(values: list[torch.Tensor]) -> int:
 
 
 def test_the_suite_lists_exactly_the_files_on_disk() -> None:
-    on_disk = {path.stem for path in PROBLEMS_DIR.glob("*.py")} - {"__init__"}
-    assert on_disk == {entry.name for entry in SUITE}
-    assert len(SUITE) == len(on_disk)
+    for entries, folder in ((SUITE, PROBLEMS_DIR), (WIDER, PROBLEMS_DIR / "wider")):
+        on_disk = {path for path in folder.glob("*.py") if path.stem != "__init__"}
+        assert on_disk == {entry.path for entry in entries}
+        assert len(entries) == len(on_disk)
 
 
 def test_each_family_has_nine_problems_and_a_third_in_bfloat16() -> None:
@@ -124,7 +125,7 @@ def test_main_workload_fills_the_gpu(entry: SuiteProblem) -> None:
         return
     assert moved < 2e9
     flops = 0.0
-    if entry.family == "matmul":
+    if entry.family in ("matmul", "attention", "convolution"):
         from torch.utils.flop_counter import FlopCounterMode
 
         counter = FlopCounterMode(display=False)

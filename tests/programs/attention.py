@@ -95,6 +95,8 @@ OTHER_SIZES = {
     "attention_call": lambda: [heads(70, 20), heads(9, 20), heads(9, 36)],
     "attention_call_causal": lambda: [heads(9, 16), heads(150, 16), heads(150, 16)],
     "attention_call_masked": lambda: [heads(37), heads(0), heads(0, 8), _emptied()[..., :0]],
+    "convolved_padded": lambda: [draw(3, 3, 5, 12)],
+    "convolved_1d": lambda: [draw(3, 3, 9)],
 }
 """Inputs of other sizes than those that a plan was made for."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from warpsmith.state.lowered import bound
 from warpsmith.state.program import ForwardPlan, LoopProgram, MatmulProgram, Step, TorchStep, ViewStep
 from warpsmith.state.sizes import Size, value
 
@@ -63,7 +64,7 @@ def run_plan(plan: ForwardPlan, inputs: Sequence[Any], parameters: Mapping[str, 
     tensors: Tensors = dict(zip(plan.inputs, inputs, strict=False))
     for name, qualified in plan.parameters.items():
         tensors[name] = (parameters or {})[qualified].detach()
-    symbols = {s.name: inputs[s.input].shape[s.dim] for s in plan.symbols}
+    symbols = bound(plan.symbols, lambda number, dim: inputs[number].shape[dim])
     for step in plan.steps:
         tensors |= run_step(step, tensors, symbols, plan)
     return _result(plan.returns, tensors, symbols)

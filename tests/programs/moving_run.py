@@ -23,6 +23,7 @@ from programs.references import CASES
 from programs.sheets import H200
 from programs.triton_loop_run import compiled, difference, load
 
+from warpsmith.state.lowered import bound
 from warpsmith.state.program import ForwardPlan, MatmulProgram, Step
 from warpsmith.sub_agents.kernel_source import KernelSource
 from warpsmith.sub_agents.slot_moves import spread
@@ -62,7 +63,7 @@ def compared(name: str, plan: ForwardPlan, inputs: list[Any], folder: Path) -> I
     own = {key: each.detach() for key, each in (*module.named_parameters(), *module.named_buffers())}
     tensors: dict[str, Any] = dict(zip(plan.inputs, inputs, strict=True))
     tensors |= {value: own[qualified] for value, qualified in plan.parameters.items()}
-    sizes = {symbol.name: inputs[symbol.input].shape[symbol.dim] for symbol in plan.symbols}
+    sizes = bound(plan.symbols, lambda number, dim: inputs[number].shape[dim])
     for step in plan.steps:
         made = run_step(step, tensors, sizes, plan)
         for label, source in sources(plan, step, 3) if step in special(plan) else ():

@@ -27,6 +27,7 @@ from programs.moving import moving
 from programs.sheets import H200
 from programs.triton_loop_cases import Case, cases
 
+from warpsmith.state.lowered import bound
 from warpsmith.state.program import ForwardPlan, LoopProgram
 from warpsmith.state.sizes import value
 from warpsmith.sub_agents.kernel_source import KernelSource, Template
@@ -103,7 +104,7 @@ def _interpreted(template: Template, case: Case, setting: Setting, folder: Path)
     plan, inputs = case
     source = rendered(template, plan, setting)
     tensors = dict(zip(plan.inputs, deepcopy(inputs), strict=True))
-    sizes = {symbol.name: inputs[symbol.input].shape[symbol.dim] for symbol in plan.symbols}
+    sizes = bound(plan.symbols, lambda number, dim: inputs[number].shape[dim])
     expected = run_plan(plan, deepcopy(inputs))
     try:
         got = load(source, folder)(*(tensors[name] for name in source.reads), *(sizes[name] for name in source.symbols))

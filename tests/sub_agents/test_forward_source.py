@@ -118,6 +118,18 @@ class Model(nn.Module):
 """
 
 
+POOLED = """import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Model(nn.Module):
+    def forward(self, x, q):
+        found = F.max_pool2d(torch.relu(x), 3, 2, 1)
+        return found.flatten(1) * 2, F.scaled_dot_product_attention(q, q, q, is_causal=True)
+"""
+
+
 def load(source: str, **given: Any) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": "candidate", **given}
     exec(compile(source, "candidate.py", "exec"), namespace)
@@ -130,12 +142,10 @@ def interpreted(plan: ForwardPlan) -> tuple[dict[str, KernelSource], dict[str, C
     for step in plan.steps:
         if not isinstance(step, (LoopProgram, MatmulProgram)):
             continue
-        operands = [step.a.value, step.b.value] if isinstance(step, MatmulProgram) else []
-        reads = tuple(dict.fromkeys([*operands, *(load.value for load in step.loads)]))
 
-        def run(*arguments: Any, step: Any = step, reads: tuple[str, ...] = reads) -> Any:
-            symbols = dict(zip([s.name for s in plan.symbols], arguments[len(reads) :], strict=True))
-            made = run_step(step, dict(zip(reads, arguments, strict=False)), symbols, plan)
+        def run(*arguments: Any, step: Any = step) -> Any:
+            symbols = dict(zip([s.name for s in plan.symbols], arguments[len(step.reads) :], strict=True))
+            made = run_step(step, dict(zip(step.reads, arguments, strict=False)), symbols, plan)
             return tuple(made.values()) if len(made) > 1 else next(iter(made.values()))
 
         code = f"def run_{step.name}(*arguments):\n    return KERNELS[{step.name!r}](*arguments)"
@@ -144,7 +154,7 @@ def interpreted(plan: ForwardPlan) -> tuple[dict[str, KernelSource], dict[str, C
             imports=imports,
             code=code,
             function=f"run_{step.name}",
-            reads=reads,
+            reads=step.reads,
             symbols=tuple(s.name for s in plan.symbols),
         )
         functions[step.name] = run
@@ -173,6 +183,14 @@ def test_the_candidate_computes_what_the_reference_computes() -> None:
         torch.testing.assert_close(found, expected)
         assert type(found["pair"]) is tuple
         assert found["pair"][1][1:] == [None, 3]
+
+
+@torch.no_grad()
+def test_sizes_that_are_no_products_are_computed_in_the_forward() -> None:
+    source, model, new = candidate(POOLED, [torch.randn(2, 3, 9, 12), torch.randn(2, 7, 4)])
+    assert "torch.ops" not in source
+    for x, q in ((torch.randn(2, 3, 9, 12), torch.randn(2, 7, 4)), (torch.randn(3, 2, 6, 5), torch.randn(4, 9, 8))):
+        torch.testing.assert_close(new(x, q), model(x, q))
 
 
 def test_the_constructor_the_other_methods_and_module_code_are_kept() -> None:

@@ -10,12 +10,16 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import FloorDiv
 
 from ...state.lowered import LoweredGraph, Node, Symbol, Value
-from ...state.sizes import Size, written
+from ...state.sizes import Size, computed, written
 
 LARGEST_LITERAL = 64
 """Elements of a constant tensor that is written into the graph as a literal."""
+
+WINDOWED = ("aten.conv", "aten.max_pool", "aten.avg_pool")
+"""Operators that read windows: how many places those have is no product of sizes where they step or are not padded."""
 
 # Checks and bookkeeping that compute nothing.
 IGNORED = ("_assert", "sym_constrain_range", "_guards_fn", "sym_size", "sym_numel", "lazy_load_decompositions")
@@ -26,19 +30,21 @@ class Unsupported(Exception):
 
 
 class NotAProduct(Exception):
-    """A size is not a product of integers and symbols; `dimensions` are the (input, dim) pairs that cause it."""
+    """A size is no integer arithmetic on symbols; `dimensions` are the (input, dim) pairs that cause it."""
 
     def __init__(self, expression: str, dimensions: frozenset[tuple[int, int]]) -> None:
-        super().__init__(f"the size {expression} is not a product")
+        super().__init__(f"the size {expression} is not computed from sizes alone")
         self.dimensions = dimensions
 
 
 class _Sizes:
-    """Turns torch's sizes into `Size`, naming symbols s0, s1... in order of the inputs' dimensions."""
+    """Turns torch's sizes into `Size`, naming symbols s0, s1... in order of the inputs' dimensions, then others."""
 
     def __init__(self, inputs: Sequence[Any], taken: frozenset[str]) -> None:
         self._taken = taken
         self.symbols: dict[Any, Symbol] = {}
+        self.named = False
+        """Whether a size that is no product is given a name: planners know nothing of it but that."""
         self._sources: dict[Any, set[tuple[int, int]]] = {}
         for i, value in enumerate(inputs):
             for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
@@ -51,27 +57,56 @@ class _Sizes:
         for symbol in expression.free_symbols:
             self._sources.setdefault(symbol, set()).add((i, dim))
         if expression.is_Symbol and expression not in self.symbols:
-            name = next(n for n in (f"{s}{len(self.symbols)}" for s in ("s", "size", "size_")) if n not in self._taken)
-            self.symbols[expression] = Symbol(name=name, input=i, dim=dim, hint=int(size.node.hint))
+            self.symbols[expression] = Symbol(name=self._fresh(), input=i, dim=dim, hint=int(size.node.hint))
+
+    def _fresh(self) -> str:
+        return next(n for n in (f"{s}{len(self.symbols)}" for s in ("s", "size", "size_")) if n not in self._taken)
 
     def size(self, size: Any) -> Size:
         if isinstance(size, int):
             return size
-        expression = size.node.expr
+        return self._written(size.node.expr)
+
+    def _written(self, expression: Any) -> Size:
         if expression.is_Integer:
             return int(expression)
-        coefficient, parts = expression.as_coeff_mul()
+        coefficient, parts = (expression if expression.is_Mul else expression.factor()).as_coeff_mul()
+        if not coefficient.is_Integer or coefficient < 0:
+            raise self.not_a_product(expression)
         names: list[str] = []
         for part in parts:
             base, power = part.as_base_exp()
-            if base not in self.symbols or not power.is_Integer or power < 1:
-                raise self._not_a_product(expression)
-            names += [self.symbols[base].name] * int(power)
-        if not coefficient.is_Integer or coefficient < 0:
-            raise self._not_a_product(expression)
+            if not power.is_Integer or power < 1:
+                raise self.not_a_product(expression)
+            names += [self._symbol(base).name] * int(power)
         return written(int(coefficient), names)
 
-    def _not_a_product(self, expression: Any) -> Exception:
+    def _symbol(self, base: Any) -> Symbol:
+        """The symbol of a factor; one that is a sum or a quotient gets a symbol with a formula."""
+        if base not in self.symbols:
+            if not self.named:
+                raise self.not_a_product(base)
+            formula = self._formula(base)
+            hints = {symbol.name: symbol.hint for symbol in self.symbols.values()}
+            self.symbols[base] = Symbol(name=self._fresh(), hint=computed(formula, hints), formula=formula)
+        return self.symbols[base]
+
+    def _formula(self, expression: Any) -> str:
+        """Integer arithmetic as source. Raises NotAProduct for what is none, and Unsupported."""
+        if expression.is_Integer:
+            return str(int(expression)) if expression >= 0 else f"({int(expression)})"
+        if expression in self.symbols and not self.symbols[expression].formula:
+            return self.symbols[expression].name
+        if expression.is_Add or expression.is_Mul:
+            joined = " + " if expression.is_Add else " * "
+            return "(" + joined.join(self._formula(part) for part in expression.args) + ")"
+        if isinstance(expression, FloorDiv):
+            return "(" + " // ".join(self._formula(part) for part in expression.args) + ")"
+        if expression.is_Pow and expression.exp.is_Integer and expression.exp > 0:
+            return "(" + " * ".join([self._formula(expression.base)] * int(expression.exp)) + ")"
+        raise self.not_a_product(expression)
+
+    def not_a_product(self, expression: Any) -> Exception:
         dimensions: set[tuple[int, int]] = set()
         for symbol in expression.free_symbols:
             if symbol not in self._sources:
@@ -181,8 +216,13 @@ def _call(node: fx.Node, sizes: _Sizes) -> list[Node]:
         if isinstance(value, (int, float, bool, torch.SymInt)) and not isinstance(value, torch.SymInt):
             raise Unsupported(f"a Python scalar computed from data by {name}")
         return []
-    if isinstance(value, torch.SymFloat):
-        raise Unsupported(f"a Python float computed from sizes or data by {name}")
+    if isinstance(value, torch.SymFloat):  # A number that depends on sizes: they are fixed.
+        raise sizes.not_a_product(value.node.expr)
+    sizes.named = name.startswith(WINDOWED) and not _ceils(node)
+    for made in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(made, torch.Tensor):
+            sizes.value(made)
+    sizes.named = False
     return [
         Node(
             name=node.name,
@@ -193,6 +233,12 @@ def _call(node: fx.Node, sizes: _Sizes) -> list[Node]:
             output_count=len(value) if isinstance(value, (list, tuple)) else 1,
         )
     ]
+
+
+def _ceils(node: fx.Node) -> bool:
+    """Whether a last window may reach past the padding: how it is read depends on the size."""
+    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
+    return bool({**dict(zip(names, node.args, strict=False)), **node.kwargs}.get("ceil_mode", False))
 
 
 def _operator_name(node: fx.Node) -> str:

@@ -1,7 +1,7 @@
 """Lowers a reference to core ATen operators with `torch.export`, without running it: only fake tensors flow.
 
-Free dimensions are found by export itself (`Dim.AUTO`). A dimension whose sizes cannot all be written as products (a
-concatenation, a division) is frozen and the export repeated; what cannot be exported at all comes back as a
+Free dimensions are found by export itself (`Dim.AUTO`). A dimension whose sizes cannot all be written (a float is
+computed from it, say) is frozen and the export repeated; what cannot be exported at all comes back as a
 `LoweredGraph` with `unsupported` set to one line.
 """
 

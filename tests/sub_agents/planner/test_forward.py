@@ -95,6 +95,13 @@ def test_a_plan_with_fixed_sizes_computes_the_same(name: str) -> None:
         ("sum_outer_and_inner", [(3, 4, 2, 5)]),
         ("einsum", [(3, 2, 4, 7), (3, 2, 5, 7)]),
         ("cumulative", [(4, 6)]),
+        ("largest_3x3", [(3, 2, 6, 11)]),
+        ("largest_wide", [(1, 4, 12, 8)]),
+        ("averaged_inside", [(3, 2, 6, 11)]),
+        ("averaged_behind", [(1, 1, 8)]),
+        ("convolved_padded", [(3, 3, 5, 12)]),
+        ("convolved_dilated", [(1, 4, 10, 6)]),
+        ("convolved_3d", [(3, 2, 7, 5, 5)]),
     ],
 )
 @torch.no_grad()

@@ -8,6 +8,7 @@ from cuda_emulation.loop_plans import moments_body, plan_of, program_of, softmax
 from programs.examples import layer_norm, relu_add, softmax
 from programs.interpreter import run_plan
 
+from warpsmith.state.lowered import bound
 from warpsmith.state.program import ForwardPlan
 from warpsmith.sub_agents.kernel_source import KernelSource
 from warpsmith.sub_agents.slots import Setting
@@ -74,7 +75,7 @@ def compare(template: str, name: str, settings: list[Setting]) -> None:
     expected = run_plan(plan, tensors)
     wanted = expected if isinstance(expected, (list, tuple)) else [expected]
     inputs = {n: t.cuda() for n, t in zip(plan.inputs, tensors, strict=True)}
-    symbols = {s.name: tensors[s.input].shape[s.dim] for s in plan.symbols}
+    symbols = bound(plan.symbols, lambda number, dim: tensors[number].shape[dim])
     for setting in settings:
         outputs = launched(render(TEMPLATES[template], plan, setting), inputs, symbols)
         for mine, want in zip(outputs, wanted, strict=True):

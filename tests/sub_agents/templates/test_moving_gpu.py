@@ -10,6 +10,7 @@ from programs.moving import MOVING, moving
 from programs.references import CASES
 from programs.triton_loop_run import difference, load
 
+from warpsmith.state.lowered import bound
 from warpsmith.state.program import LoopProgram
 from warpsmith.sub_agents.templates.registry import templates
 
@@ -26,7 +27,7 @@ def test_defaults_are_right(name: str, language: Literal["triton", "cuda"], tmp_
     own = dict(module.named_parameters()) | dict(module.named_buffers())
     tensors: dict[str, Any] = dict(zip(plan.inputs, inputs, strict=True))
     tensors |= {value: own[qualified].detach() for value, qualified in plan.parameters.items()}
-    symbols = {s.name: inputs[s.input].shape[s.dim] for s in plan.symbols}
+    symbols = bound(plan.symbols, lambda number, dim: inputs[number].shape[dim])
     values = {value: (record.shape, record.dtype) for value, record in plan.values.items()}
     for step in plan.steps:
         before = dict(tensors)

@@ -8,7 +8,7 @@ import torch
 from programs.references import CASES, Function, draw
 from torch import nn
 
-from warpsmith.state.lowered import LoweredGraph
+from warpsmith.state.lowered import LoweredGraph, bound
 from warpsmith.tools.worker import lowering
 from warpsmith.tools.worker.lowering import lower
 
@@ -39,6 +39,31 @@ def test_a_size_that_is_no_product_freezes_its_dimensions_only() -> None:
     assert [(s.input, s.dim, s.hint) for s in graph.symbols] == [(0, 1, 7)]
     assert graph.nodes[-1].output is not None
     assert graph.nodes[-1].output.shape == (9, "s0")
+
+
+def test_how_many_places_windows_have_is_a_size_of_its_own() -> None:
+    def steps(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.max_pool2d(x, 3, 2, 1).flatten(1)
+
+    graph = graph_of(steps, draw(2, 3, 9, 12))
+    *inputs, high, wide = graph.symbols
+    assert [(s.input, s.dim) for s in inputs] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    assert (high.hint, wide.hint) == (5, 6)
+    assert graph.nodes[-1].output is not None
+    assert graph.nodes[-1].output.shape == ("s0", "s1*s4*s5")
+    sizes = bound(graph.symbols, lambda number, dim: (2, 3, 11, 4)[dim])
+    assert (sizes[high.name], sizes[wide.name]) == (6, 2)
+
+
+def test_where_the_last_window_reaches_further_its_sizes_are_fixed() -> None:
+    graph = graph_of(lambda self, x: torch.nn.functional.max_pool1d(x, 2, 2, ceil_mode=True), draw(2, 3, 9))
+    assert [s.dim for s in graph.symbols] == [0, 1]
+
+
+def test_a_float_of_a_size_fixes_it() -> None:
+    graph = graph_of(lambda self, x: x * x.shape[-1] ** -0.5, draw(5, 7))
+    assert not graph.unsupported
+    assert [s.dim for s in graph.symbols] == [0]
 
 
 def test_products_of_symbols_are_written_as_products() -> None:
