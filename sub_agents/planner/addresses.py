@@ -24,11 +24,18 @@ class Addresses:
         self._made: dict[tuple[str, Number, Number], str] = {}
         self._known: dict[str, tuple[str, int]] = {}
         """Dtype and level of each integer statement used here."""
+        self._given: set[str] = set()
+        """Those that a reference's own indices are in: only their guards say that they are inside."""
 
     def computed(self, name: str, dtype: str, level: int) -> Index:
         """An index that a statement made elsewhere computes."""
         self._known[name] = (dtype, level)
+        self._given.add(name)
         return Index(computed=name)
+
+    def always_inside(self, number: Number) -> bool:
+        """Whether it is made of places in the space alone, each of which has an element."""
+        return number not in self._given
 
     def level(self, number: Number) -> int:
         """How many reductions must be complete before a number is known."""
@@ -115,6 +122,8 @@ class Addresses:
             name = self._say(op, (a, b), dtype, level)
             self._made[key] = name
             self._known[name] = (dtype, level)
+            if self._given & {a, b}:
+                self._given.add(name)
         return self._made[key]
 
 

@@ -58,6 +58,10 @@ class Emitter:
         self._addresses = Addresses(self._counted)
         self._guard: str | bool = True
         """Where what is being written is used at all: nothing is read from a table elsewhere."""
+        self._guarded = 0
+        """How many gathers around it have indices of which only the guard says that they are inside, and no name."""
+        self._picked: dict[tuple[Tensor, str | int, str | bool], tuple[str, int]] = {}
+        """Elements of tables, by where they lie and under which guard."""
         self._elsewhere = 0
         """How many gathers around what is being written read it at other places than the space's."""
 
@@ -145,15 +149,20 @@ class Emitter:
         source, guard, *indices = tensor.args
         assert isinstance(source, Tensor)
         at = tuple(self._place(index, index_map) for index in indices)
+        guarded = isinstance(guard, Tensor) and not all(
+            _stays_inside(index, size, tensor) for index, size in zip(indices, source.shape, strict=True)
+        )
         outside, level = self._guard, 0
         if isinstance(guard, Tensor):
             inside, level = self._at(guard, index_map)
             assert isinstance(inside, (str, bool))
             self._guard = self._both(outside, inside, level)
         self._elsewhere += 1
+        self._guarded += guarded
         value, own = self._at(source, at)
         self._guard = outside
         self._elsewhere -= 1
+        self._guarded -= guarded
         return value, max(own, level)
 
     def _place(self, index: Tensor | Literals, index_map: IndexMap) -> Index:
@@ -262,7 +271,10 @@ class Emitter:
         """An element of something in memory, seen with this shape; contiguous unless `strides` say otherwise."""
         laid = contiguous_strides(shape) if strides is None else tuple(strides)
         at = self._addresses.flat(index_map, laid)
-        guard = self._guard
+        # What is the same under every guard, such as a channel's scale in each place of a window, is read once.
+        guard = True if not self._guarded and self._addresses.always_inside(at) else self._guard
+        if (tensor, at, guard) in self._picked:
+            return self._picked[tensor, at, guard]
         level = max(self._addresses.level(at), self._levels.get(str(guard), 0))
         self.out.reads[tensor] = None
         name = self._unique(f"of_{tensor.name}")
@@ -270,6 +282,7 @@ class Emitter:
         element = Statement(name=name, op="gather", args=(at, guard), dtype=tensor.dtype, level=level)
         table = {"table": tensor.name, "extent": _extent(shape, laid)}
         self.out.body.append(element.model_copy(update=table))
+        self._picked[tensor, at, guard] = name, level
         return name, level
 
     def _say(self, name: str, op: str, args: tuple[str | Literals, ...], dtype: str, level: int) -> str:
@@ -285,6 +298,15 @@ class Emitter:
             found = f"{name}_{number}"
         self._names.add(found)
         return found
+
+
+def _stays_inside(index: Tensor | Literals, size: Size, tensor: Tensor) -> bool:
+    """Whether an index has a name, which says what it comes from, or is inside a dimension of this size anyway."""
+    if isinstance(index, Tensor) and index.op == "literal":
+        (index,) = index.args
+    if isinstance(index, Tensor):
+        return index.op != "iota" or tensor.shape[index.dims[0]] == size
+    return isinstance(size, int) and isinstance(index, int) and 0 <= index < size
 
 
 def _extent(shape: Sequence[Size], strides: Sequence[Size]) -> Size:

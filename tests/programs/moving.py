@@ -74,6 +74,27 @@ case("largest_wide", lambda self, x: F.max_pool2d(x, (4, 5), (2, 1), (1, 2), 1),
 case("largest_ceiled", lambda self, x: F.max_pool1d(x, 2, 2, ceil_mode=True), lambda: [draw(2, 3, 7)])
 case("largest_3d", lambda self, x: F.max_pool3d(x, 2), lambda: [draw(1, 2, 4, 6, 4)])
 case("largest_dilated", lambda self, x: F.max_pool2d(x, 2, 1, 1, 2), lambda: [draw(2, 3, 6, 6)])
+case(
+    "largest_of_scaled",
+    lambda self, x: F.max_pool2d(x * self.scale[:, None, None] + self.row, 3, 2, 1),
+    lambda: [draw(2, 3, 7, 8)],
+    scale=(3,),
+    row=(8,),
+)
+case("largest_of_one_row", lambda self, x: F.max_pool2d(x * self.row, 3, 1, 1), lambda: [draw(2, 3, 1, 8)], row=(8,))
+case(
+    "padded_scaled",
+    lambda self, x: F.pad(x * self.row + self.column, (1, 2, 0, 3)),
+    lambda: [draw(2, 4)],
+    row=(4,),
+    column=(2, 1),
+)
+case(
+    "joined_scaled",
+    lambda self, x, y: torch.cat([x * self.row, y * self.row[:2]], 1),
+    lambda: [draw(3, 4), draw(3, 2)],
+    row=(4,),
+)
 case("averaged", lambda self, x: F.avg_pool2d(x, 3, 2, 1), lambda: [draw(2, 3, 7, 8)])
 case("averaged_inside", lambda self, x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), lambda: [draw(2, 3, 7, 8)])
 case("averaged_ceiled", lambda self, x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), lambda: [draw(2, 3, 6, 7)])
