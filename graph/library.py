@@ -177,7 +177,8 @@ def _program_structure(program: LoopProgram | MatmulProgram) -> list[Any]:
     else:
         shape += [_access(program.a), _access(program.b)]
         if program.a.softmax is not None:
-            shape += [_program_structure(program.a.softmax.scores), program.a.softmax.ahead is None]
+            softmax = program.a.softmax
+            shape += [_program_structure(softmax.scores), softmax.ahead is None, softmax.zero_rows]
         if program.b.windows is not None:
             shape.append([[each.taps, each.stride, each.dilation, each.padding] for each in program.b.windows.axes])
     return [program.kind, shape, [_access(load) for load in program.loads], body, [_access(s) for s in program.stores]]

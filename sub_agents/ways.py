@@ -1,4 +1,4 @@
-"""The plans of one brief: with convolutions of its own, and with those of PyTorch's library."""
+"""The plans of one brief: with convolutions and attention of its own, and with PyTorch's library or in parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,16 +5,21 @@ from math import inf
 from typing import Any
 
 from ...state.lowered import Value
-from ...state.program import LoopProgram, MatmulProgram, Operand, Softmax, Statement, Step, Store, TorchStep, ViewStep
+from ...state.program import LoopProgram, MatmulProgram, Operand, Softmax, Step, Store, TorchStep, ViewStep
+from ..attention_tiles import fits_tiles
 from .batches import refined, split
 from .folding import references
+from .masks import Masks
+from .registry import INTEGERS
 
 SOFTMAX = {"reduce_max", "sub", "exp", "reduce_sum", "div"}
 SAFE = {*SOFTMAX, "eq", "where"}
 """With rows of -inf alone made zero."""
 
 
-def attended(steps: Sequence[Step], values: MutableMapping[str, Value], returns: Any) -> list[Step]:
+def attended(
+    steps: Sequence[Step], values: MutableMapping[str, Value], returns: Any, hints: Mapping[str, int]
+) -> list[Step]:
     """The steps with every such pair of products as one, in the second's place; `values` loses what lay between them.
 
     What is between is scores and their softmax: neither may be read by anything else.
@@ -30,7 +35,7 @@ def attended(steps: Sequence[Step], values: MutableMapping[str, Value], returns:
         if not isinstance(inner, MatmulProgram):
             continue
         fused = _fused(inner, between, outer)
-        if fused is not None:
+        if fused is not None and fits_tiles(fused, hints):
             for name in (outer.a.value, between.loads[0].value):
                 values.pop(name)
             found = [fused if step is outer else step for step in found if step is not inner and step is not between]
@@ -49,17 +54,21 @@ def _made_for_one(steps: Sequence[Step], value: str, returns: Any) -> LoopProgra
     return makers[0]
 
 
-def _reads(step: Step, value: str) -> bool:
+def _reads(step: Step, value: str) -> int:
+    """How often: one product may read a value as a factor and beside it."""
     if isinstance(step, ViewStep):
         return step.base == value
     if isinstance(step, TorchStep):
         return value in references([*step.args, *step.kwargs.values()])
+    if isinstance(step, MatmulProgram):
+        factors = [operand.value for operand in step.operands]
+        return [*factors, *(load.value for load in step.side_loads)].count(value)
     return value in step.reads
 
 
 def _fused(inner: MatmulProgram, between: LoopProgram, outer: MatmulProgram) -> MatmulProgram | None:
     shared = refined(inner.batch, outer.batch)
-    if shared is None or _numbers_batch(inner) or _numbers_batch(outer):
+    if shared is None or any(_numbers_batch(each) and each.batch != shared for each in (inner, outer)):
         return None
     inner, outer = split(inner, shared), split(outer, shared)
     (scored,), (weighed,) = inner.stores, between.stores
@@ -69,7 +78,7 @@ def _fused(inner: MatmulProgram, between: LoopProgram, outer: MatmulProgram) -> 
     softmax = Softmax(
         scores=inner.model_copy(update={"stores": ()}),
         score=scored.name,
-        ahead=_ahead(inner, scored.name),
+        ahead=Masks(inner).ahead(scored.name),
         zero_rows=zero_rows,
     )
     left = Operand(value="", dtype=outer.a.dtype, strides=(0,) * len(outer.a.strides), softmax=softmax)
@@ -98,77 +107,33 @@ def _lie_alike(inner: MatmulProgram, between: LoopProgram, outer: MatmulProgram)
 
 
 def _is_softmax(program: LoopProgram, weighed: Store) -> bool | None:
-    """Whether rows of -inf alone become zero, where the program is a softmax; None where it is none."""
-    made = {statement.op: statement for statement in program.body}
-    if len(made) != len(program.body) or set(made) not in (SOFTMAX, SAFE):
+    """Whether rows of -inf alone become zero, where the program is a softmax; None where it is none.
+
+    Casts on the way, to a wider type and back, change nothing that kernels do.
+    """
+    alias: dict[object, object] = {}
+    for statement in program.body:
+        if statement.op == "cast" and statement.dtype not in INTEGERS:
+            alias[statement.name] = alias.get(statement.args[0], statement.args[0])
+    rest = [statement for statement in program.body if statement.name not in alias]
+    made = {statement.op: statement for statement in rest}
+    if len(made) != len(rest) or set(made) not in (SOFTMAX, SAFE):
         return None
-    x, weight, share = program.loads[0].name, made["exp"].name, made["div"]
+
+    def args(op: str) -> tuple[object, ...]:
+        return tuple(alias.get(arg, arg) for arg in made[op].args)
+
+    x, peak, weight, share = program.loads[0].name, made["reduce_max"].name, made["exp"].name, made["div"].name
     plain = (
-        made["reduce_max"].args == (x,)
-        and made["sub"].args == (x, made["reduce_max"].name)
-        and made["exp"].args == (made["sub"].name,)
-        and made["reduce_sum"].args == (weight,)
-        and share.args == (weight, made["reduce_sum"].name)
+        args("reduce_max") == (x,)
+        and args("sub") == (x, peak)
+        and args("exp") == (made["sub"].name,)
+        and args("reduce_sum") == (weight,)
+        and args("div") == (weight, made["reduce_sum"].name)
     )
+    stored = alias.get(weighed.name, weighed.name)
     if set(made) == SOFTMAX:
-        return False if plain and weighed.name == share.name else None
-    empty, kept = made["eq"], made["where"]
-    zeroed = empty.args == (made["reduce_max"].name, -inf) and kept.args == (empty.name, 0.0, share.name)
-    return True if plain and zeroed and weighed.name == kept.name else None
-
-
-def _ahead(inner: MatmulProgram, score: str) -> int | None:
-    """How far right of its own place a row has scores, where a comparison of row and column masks the others."""
-    made = {statement.name: statement for statement in inner.body}
-    final = made.get(score)
-    if final is None or final.op != "where":
-        return None
-    condition, yes, no = final.args
-    masks = yes == -inf
-    if not masks and no != -inf:
-        return None
-    return _least_masked(_plain(condition, made), masks, len(inner.space), made)
-
-
-def _plain(condition: object, made: Mapping[str, Statement]) -> Statement | None:
-    """The comparison, without `and true` around it."""
-    statement = made.get(str(condition))
-    while statement is not None and statement.op == "logical_and" and statement.args[1] is True:
-        statement = made.get(str(statement.args[0]))
-    return statement
-
-
-def _least_masked(compared: Statement | None, masks: bool, axes: int, made: Mapping[str, Statement]) -> int | None:
-    """Scores whose column is more than this right of their row are masked."""
-    if compared is None or compared.op not in ("ge", "gt", "le", "lt"):
-        return None
-    left, right = (_affine(arg, axes, made) for arg in compared.args)
-    if left is None or right is None:
-        return None
-    rows, columns, offset = (x - y for x, y in zip(left, right, strict=True))
-    # As `column - row + offset <op> 0`, where the score is masked.
-    op = compared.op if masks else {"ge": "lt", "gt": "le", "le": "gt", "lt": "ge"}[compared.op]
-    if (rows, columns) == (1, -1):
-        rows, columns, offset, op = -1, 1, -offset, {"ge": "le", "gt": "lt", "le": "ge", "lt": "gt"}[op]
-    if (rows, columns) != (-1, 1) or op not in ("ge", "gt"):
-        return None
-    return -offset - 1 if op == "ge" else -offset
-
-
-def _affine(arg: object, axes: int, made: Mapping[str, Statement]) -> tuple[int, int, int] | None:
-    """What a value has of the row's number, the column's, and besides; None for anything else."""
-    if isinstance(arg, int) and not isinstance(arg, bool):
-        return 0, 0, arg
-    statement = made.get(str(arg))
-    if statement is None:
-        return None
-    if statement.op == "iota":
-        place = int(statement.args[0]) - (axes - 2)
-        return (int(place == 0), int(place == 1), 0) if place >= 0 else None
-    if statement.op not in ("add", "sub"):
-        return None
-    x, y = (_affine(each, axes, made) for each in statement.args)
-    if x is None or y is None:
-        return None
-    sign = 1 if statement.op == "add" else -1
-    return x[0] + sign * y[0], x[1] + sign * y[1], x[2] + sign * y[2]
+        return False if plain and stored == share else None
+    empty = made["eq"].name
+    zeroed = args("eq") == (peak, -inf) and args("where") == (empty, 0.0, share)
+    return True if plain and zeroed and stored == made["where"].name else None

@@ -25,8 +25,8 @@ def _attention(op: Operator) -> Tensor:
     if causal:
         scores = e.where(_right_of_diagonal(op.graph, scores), -float("inf"), scores)
     if isinstance(mask, Tensor):
-        kept = mask.dtype == "bool"
-        scores = e.where(mask, scores, -float("inf")) if kept else e("add", scores, mask)
+        # As PyTorch does it: what is added to a score that is no number leaves none.
+        scores = e("add", scores, e.where(mask, 0.0, -float("inf")) if mask.dtype == "bool" else mask)
     last = dimensions(scores, -1)
     if isinstance(mask, Tensor):
         weights = safe_softmax(e, scores, last)

@@ -1,5 +1,6 @@
 """The whole forward pass as steps: kernels, PyTorch calls and views in an order that works."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,11 +39,18 @@ def forward_plan(lowered: LoweredGraph, left_out: frozenset[str] = frozenset()) 
 
     Raises Unplannable with one line saying why there are none.
     """
-    called = frozenset(n.name for n in lowered.nodes if n.op.startswith(ATTENTION)) - left_out
     found = _plan(lowered, left_out, fuses=True)
-    fused = sum(isinstance(step, MatmulProgram) and step.scores is not None for step in found.steps)
+    called = [n.name for n in lowered.nodes if n.op.startswith(ATTENTION) and n.name not in left_out]
     # PyTorch's own attention does not write its scores; kernels that do are no match for it.
-    return found if fused >= len(called) else _plan(lowered, left_out | called, fuses=True)
+    apart = frozenset(name for name in called if _writes_scores(found, name))
+    return _plan(lowered, left_out | apart, fuses=True) if apart else found
+
+
+def _writes_scores(plan: ForwardPlan, call: str) -> bool:
+    """Whether the softmax of a call is a kernel: its statements are named after it."""
+    own = re.compile(rf"{re.escape(call.strip('_'))}_\d+")
+    loops = (step for step in plan.steps if isinstance(step, LoopProgram))
+    return any(s.op == "reduce_max" and own.fullmatch(s.name) for loop in loops for s in loop.body)
 
 
 def _plan(lowered: LoweredGraph, left_out: frozenset[str], fuses: bool) -> ForwardPlan:
@@ -281,7 +289,7 @@ class _Assembly:
     def _finished(self, returns: Any) -> ForwardPlan:
         self.steps, self.values, returns = folded(self.steps, self.values, returns)
         if self.fuses:
-            self.steps = attended(self.steps, self.values, returns)
+            self.steps = attended(self.steps, self.values, returns, self.lowered.hints)
         leaves = {t.name: t for t in self.graph.tensors if t.kind == "leaf" and t.call is None}
         used = set(_used(self.steps)) | set(references(returns))
         parameters = {name: target for name, target in self.expanded.parameters.items() if name in used}

@@ -98,6 +98,11 @@ def _matmul(step: MatmulProgram, plan: ForwardPlan, device: DeviceSheet) -> Iter
             expected_speedup=min(ratio, 5.0),
             why=f"the product is finished in registers: {_mb(epilogue)} less to write and read again",
         )
+    if step.scores is not None:
+        scores = 4 * value(product(step.scores.space), hints) * BITS.get(step.a.dtype, 32) // 8
+        why = f"scores and weights stay in registers: {_mb(scores)} less to write and read again"
+        yield Strategy(name="attention in one kernel", expected_speedup=2.0, why=why)
+        return
     if min(m, n) <= 16:
         why = f"{m} x {n} results of a long sum: bound by reading the larger factor once"
         yield Strategy(name="matvec", expected_speedup=1.5, why=why)

@@ -8,6 +8,7 @@ shrink when a larger score comes.
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram, Operand
 from ...state.sizes import product, value
+from ..attention_tiles import fits_tiles
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import BYTES, epilogue_bytes_moved, epilogue_steps
@@ -26,10 +27,10 @@ from .triton_matmul_source import (
     written_out,
 )
 
-MOST_DEPTH = 256
-"""Largest row of a query or a value: each lies in one tile."""
 TILES = ((128, 64), (64, 64), (64, 32), (32, 32), (32, 16), (16, 16))
 """Queries and keys, the best first where they fit; fp32 begins with the second."""
+SPLIT = PRECISION.model_copy(update={"choices": ("tf32x3", "bf16x6")})
+"""Plain fp32 products of such tiles spill most of what they hold."""
 SCORE_STEPS = 14
 """Instructions a score besides the program's own: masking, the maximum, the exponential, the sum."""
 
@@ -40,13 +41,8 @@ class TritonAttention:
     name = "triton_attention"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        """Attention with rows up to 256 elements, all factors of one type."""
-        if not isinstance(program, MatmulProgram) or program.scores is None:
-            return False
-        dtypes = {operand.dtype for operand in (*program.operands, program.a)}
-        depths = (value(program.scores.k, hints), value(program.n, hints))
-        plain = all(operand.windows is None for operand in program.operands)
-        return plain and len(dtypes) == 1 and dtypes <= set(BYTES) and max(depths) <= MOST_DEPTH
+        """Attention whose rows lie in tiles whole, all factors of one type."""
+        return isinstance(program, MatmulProgram) and fits_tiles(program, hints)
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -62,7 +58,7 @@ class TritonAttention:
             Slot(name="num_warps", role="configuration", choices=(2, 4, 8), default=warps),
             Slot(name="num_stages", role="compute", choices=(1, 2, 3, 4), default=stages),
         ]
-        return (*made, PRECISION) if program.b.dtype == "float32" else tuple(made)
+        return (*made, SPLIT) if program.b.dtype == "float32" else tuple(made)
 
     def legal(
         self,
@@ -146,8 +142,12 @@ def default_tiles(program: MatmulProgram, stages: int, sizes: Sizes, device: Dev
 def possible(program: MatmulProgram, setting: Setting, sizes: Sizes, device: DeviceSheet) -> bool:
     """Whether registers and shared memory hold the tiles, and queries and keys fill half of them."""
     tile_m, tile_n, warps = (int(setting[name]) for name in ("tile_m", "tile_n", "num_warps"))
-    most = 144 if program.b.dtype in HALVES else 64  # What is split in three takes registers beside the sums.
+    half = program.b.dtype in HALVES
+    most = 144 if half else 64  # What is split in three takes registers beside the sums.
     if not 4 <= held(program, tile_m, tile_n, warps, sizes) <= most or tile_m < 8 * warps:
+        return False
+    # Keys and values are split in registers too, on their way to shared memory.
+    if not half and tile_n * max(sizes.tile_depth, sizes.tile_width) > 64 * 32 * warps:
         return False
     if any(tile > 16 and tile >= 2 * size for tile, size in ((tile_m, sizes.rows), (tile_n, sizes.columns))):
         return False
@@ -163,11 +163,11 @@ def held(program: MatmulProgram, tile_m: int, tile_n: int, warps: int, sizes: Si
 
 
 def shared_bytes(program: MatmulProgram, setting: Setting, sizes: Sizes) -> int:
-    """Queries, and keys and values of every stage; those that are split take their parts besides."""
-    stages = max(2, int(setting["num_stages"]))
+    """Queries, and keys and values of every stage; of fp32 a second part of queries, keys and values."""
+    stages, split = max(2, int(setting["num_stages"])), int(program.b.dtype == "float32")
+    queries = (1 + split) * int(setting["tile_m"]) * sizes.tile_depth
     step = int(setting["tile_n"]) * (sizes.tile_depth + sizes.tile_width)
-    elements = int(setting["tile_m"]) * sizes.tile_depth + step * (stages + (program.b.dtype == "float32"))
-    return elements * BYTES[program.b.dtype]
+    return (queries + (stages + split) * step) * BYTES[program.b.dtype]
 
 
 def _pointers(program: MatmulProgram, operand: Operand, parts: Pieces, places: tuple[str, str]) -> str:

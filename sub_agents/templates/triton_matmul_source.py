@@ -236,7 +236,8 @@ def _spans(program: MatmulProgram) -> list[str | int]:
     tensors: tuple[Load | Store, ...] = (*program.loads, *program.stores)
     for tensor in tensors:
         spans.append(span(tensor.strides, program.space, tensor.offset if isinstance(tensor, Load) else 0))
-    return [*spans, span((program.n, 1), (program.m, program.n), 0)]
+    # Parts of split sums, or scores: those are never stored.
+    return [*spans, span((program.n, 1), (program.m, program.n), 0)] if program.stores else spans
 
 
 def multiple_of(size: Size, divisor: int) -> bool:

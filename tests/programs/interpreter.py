@@ -124,7 +124,8 @@ def _softmaxed(tensors: Tensors, operand: Any, shape: Sequence[int], symbols: Ma
         ahead = torch.ones(m, n, dtype=torch.bool).triu(operand.softmax.ahead + 1)
         assert bool((scores[..., ahead] == -torch.inf).all())
     found = torch.softmax(scores, -1)
-    return torch.nan_to_num(found, nan=0.0) if operand.softmax.zero_rows else found
+    empty = (scores == -torch.inf).all(-1, keepdim=True)
+    return torch.where(empty, torch.zeros_like(found), found) if operand.softmax.zero_rows else found
 
 
 def _windowed(tensors: Tensors, operand: Any, batch: Sequence[int], symbols: Mapping[str, int]) -> torch.Tensor:

@@ -2,12 +2,13 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from programs.attention import ATTENTION, heads, later, scores
+from programs.attention import ATTENTION, heads, scores
 from programs.references import CASES, Function
 from programs.sheets import H200
 
@@ -61,30 +62,61 @@ def test_what_is_known_of_the_scores(name: str, ahead: int | None, zero_rows: bo
     assert (softmax.ahead, softmax.zero_rows) == (ahead, zero_rows)
 
 
-@pytest.mark.parametrize(("diagonal", "ahead"), [(1, 0), (4, 3), (-2, -3)])
-def test_how_far_ahead_scores_go_is_read_off_a_comparison(diagonal: int, ahead: int) -> None:
-    def masked(self: Any, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        mask = torch.ones(40, 40, dtype=torch.bool).triu(diagonal)
-        return scores(q, q).masked_fill(mask, -math.inf).softmax(-1) @ v
-
-    def kept(self: Any, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        rows = torch.arange(40)[:, None]
-        return torch.where(torch.arange(40) < rows + diagonal, scores(q, q), -math.inf).softmax(-1) @ v
-
-    for function in (masked, kept):
-        (softmax,) = attended(plan_of(function, heads(40), heads(40)))
-        assert softmax.ahead == ahead
+def places() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.arange(40)[:, None], torch.arange(40)[None, :]
 
 
-def test_a_mask_from_below_says_nothing_of_what_lies_ahead() -> None:
-    def earlier(self: Any, q: torch.Tensor) -> torch.Tensor:
-        return scores(q, q).masked_fill(torch.ones(40, 40, dtype=torch.bool).tril(-1), -math.inf).softmax(-1) @ q
+def ones(**kind: Any) -> torch.Tensor:
+    return torch.ones(40, 40, **kind)
 
-    def other_value(self: Any, q: torch.Tensor) -> torch.Tensor:
-        return scores(q, q).masked_fill(later(q), -1e9).softmax(-1) @ q
 
-    for function in (earlier, other_value):
-        (softmax,) = attended(plan_of(function, heads(40)))
+MASKED: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], int]] = {
+    "after": (lambda s: s.masked_fill(ones(dtype=torch.bool).triu(1), -math.inf), 0),
+    "further": (lambda s: s.masked_fill(ones(dtype=torch.bool).triu(4), -math.inf), 3),
+    "before": (lambda s: s.masked_fill(ones(dtype=torch.bool).triu(-2), -math.inf), -3),
+    "compared": (lambda s: torch.where(places()[1] < places()[0] + 2, s, -math.inf), 1),
+    "negated": (lambda s: s.masked_fill(~ones(dtype=torch.bool).tril(), -math.inf), 0),
+    "ones_kept": (lambda s: s.masked_fill(ones().tril() == 0, -math.inf), 0),
+    "ones_cast": (lambda s: s.masked_fill(ones().triu(1).bool(), -math.inf), 0),
+    "not_kept": (lambda s: s.masked_fill(torch.logical_not(places()[1] <= places()[0]), -math.inf), 0),
+    "narrow": (lambda s: s.masked_fill(places()[1].int() > places()[0].int(), -math.inf), 0),
+    "added": (lambda s: s + torch.full((40, 40), -math.inf).triu(1), 0),
+    "window": (lambda s: torch.where((places()[1] <= places()[0]) & (places()[0] - places()[1] < 9), s, -math.inf), 0),
+    "either": (lambda s: s.masked_fill((places()[1] > places()[0] + 5) | (places()[1] < 3), -math.inf), 5),
+    "kept_either": (
+        lambda s: torch.where((places()[1] <= places()[0]) | (places()[1] < places()[0] + 7), s, -math.inf),
+        6,
+    ),
+    "twice": (
+        lambda s: s.masked_fill(places()[1] > places()[0], -math.inf).masked_fill(places()[1] == 3, -math.inf),
+        0,
+    ),
+    "scaled": (lambda s: s.masked_fill(places()[1] > places()[0], -math.inf) * 0.5, 0),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_how_far_ahead_scores_go_is_read_off_their_masks(name: str) -> None:
+    masked, ahead = MASKED[name]
+    (softmax,) = attended(plan_of(lambda self, q, v: masked(scores(q, q)).softmax(-1) @ v, heads(40), heads(40)))
+    assert softmax.ahead == ahead
+
+
+@pytest.mark.parametrize(
+    "masked",
+    [
+        lambda s: s.masked_fill(ones(dtype=torch.bool).tril(-1), -math.inf),
+        lambda s: s.masked_fill(places()[1] > places()[0], -1e9),
+        lambda s: s.masked_fill((places()[1] > places()[0]) & (places()[1] < 30), -math.inf),
+        lambda s: torch.where((places()[1] <= places()[0]) | (places()[1] < 3), s, -math.inf),
+        lambda s: s.masked_fill(places()[1] > places()[0], -math.inf) * -0.5,
+        lambda s: s.masked_fill(places()[1] > 2 * places()[0], -math.inf),
+        lambda s: s.masked_fill((places()[1] > places()[0]) == (places()[1] > 4), -math.inf),
+        lambda s: torch.where(places()[1] > places()[0], s, -math.inf),
+    ],
+)
+def test_other_masks_say_nothing_of_what_lies_ahead(masked: Any) -> None:
+    for softmax in attended(plan_of(lambda self, q: masked(scores(q, q)).softmax(-1) @ q, heads(40))):
         assert softmax.ahead is None
 
 
@@ -99,12 +131,49 @@ def test_a_mask_from_below_says_nothing_of_what_lies_ahead() -> None:
         lambda self, q, v: scores(q, q).log_softmax(-1) @ v,
         lambda self, q, v: (scores(q, q).softmax(-1) * 2) @ v,
         lambda self, q, v: scores(q, q).sigmoid() @ v,
+        lambda self, q, v: (lambda w: w @ w)(scores(q, q).softmax(-1)),
+        lambda self, q, v: (lambda w: (w @ v[..., :1].expand(2, 3, 20, 20)) * w)(scores(q, q).softmax(-1)),
+        lambda self, q, v: scores(q, q).softmax(-1) @ v.repeat(1, 1, 1, 20),
+        lambda self, q, v: scores(q.double(), q.double()).softmax(-1) @ v.double(),
+        lambda self, q, v: scores(q.half(), q.half()).softmax(-1, dtype=torch.float32) @ v,
     ],
 )
 def test_what_is_no_attention_stays_in_parts(function: Any) -> None:
     plan = plan_of(function, heads(20), heads(20))
     assert not attended(plan)
     assert not plan.uncovered
+
+
+@pytest.mark.parametrize(
+    "softmax",
+    [
+        lambda s: s.softmax(-1, dtype=torch.float32).to(s.dtype),
+        lambda s: s.float().softmax(-1).type_as(s),
+        lambda s: (s.float() * 2).softmax(-1).half(),
+    ],
+)
+def test_a_softmax_in_a_wider_type_is_one_too(softmax: Any) -> None:
+    plan = plan_of(lambda self, q, v: softmax(scores(q, q)) @ v, heads(20).half(), heads(20).half())
+    assert len(attended(plan)) == 1
+
+
+def test_the_number_of_a_head_may_be_part_of_its_scores() -> None:
+    def function(self: Any, q: torch.Tensor) -> torch.Tensor:
+        slopes = torch.arange(1, 4)[:, None, None] * 0.25
+        return (scores(q, q) - slopes * (places()[0] - places()[1])).softmax(-1) @ q
+
+    graph = lower(Function(function), [heads(40)], dynamic={})
+    assert len(attended(forward_plan(graph))) == 1
+
+
+def test_only_calls_that_are_no_one_kernel_stay_with_pytorch() -> None:
+    def function(self: Any, q: torch.Tensor, wide: torch.Tensor) -> Any:
+        attention = F.scaled_dot_product_attention
+        return attention(q, q, q), attention(wide, wide, wide), scores(q, q + 1).softmax(-1) @ q
+
+    plan = plan_of(function, heads(20), heads(20, 300))
+    assert len(attended(plan)) == 2
+    assert [step.kind for step in plan.steps].count("torch") == 1
 
 
 def planned(name: str) -> Plan:
