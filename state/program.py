@@ -154,6 +154,8 @@ class Softmax(Record):
     """What the softmax is of: a statement's name, or `acc`."""
     ahead: int | None = None
     """Scores further to the right of their row's own place are -inf: 0 where attention is causal."""
+    behind: int | None = None
+    """Scores further to the left of it are -inf: of a window that slides."""
     zero_rows: bool = False
     """Whether a row whose scores are all -inf is zero; it is NaN otherwise."""
 

@@ -78,7 +78,8 @@ def _fused(inner: MatmulProgram, between: LoopProgram, outer: MatmulProgram) -> 
     softmax = Softmax(
         scores=inner.model_copy(update={"stores": ()}),
         score=scored.name,
-        ahead=Masks(inner).ahead(scored.name),
+        ahead=Masks(inner).reach(scored.name),
+        behind=Masks(inner, to_the_right=False).reach(scored.name),
         zero_rows=zero_rows,
     )
     left = Operand(value="", dtype=outer.a.dtype, strides=(0,) * len(outer.a.strides), softmax=softmax)

@@ -1,4 +1,4 @@
-"""How far right of its own place a row of scores goes, as far as comparisons of row and column say."""
+"""How far to both sides of its own place a row of scores goes, as far as comparisons of row and column say."""
 
 from math import inf
 
@@ -11,14 +11,15 @@ _Affine = tuple[int, int, int]
 
 
 class Masks:
-    """Reads the statements of a product's epilogue."""
+    """Reads the statements of a product's epilogue, for one of the two sides."""
 
-    def __init__(self, program: MatmulProgram) -> None:
+    def __init__(self, program: MatmulProgram, to_the_right: bool = True) -> None:
+        self._right = to_the_right
         self._made = {statement.name: statement for statement in program.body}
         self._axes = len(program.space)
 
-    def ahead(self, name: object) -> int | None:
-        """Elements of this statement that are more than this right of their row are -inf; None where that is not said.
+    def reach(self, name: object) -> int | None:
+        """Elements of this statement further to that side of their row are -inf; None where that is not said.
 
         Sums count where what is added to -inf is a number: a score that is infinite or not a number is neither here.
         """
@@ -26,20 +27,20 @@ class Masks:
         if found is None:
             return None
         if found.op == "cast":
-            return self.ahead(found.args[0])
+            return self.reach(found.args[0])
         if found.op == "add":
-            return _least(*(self.ahead(arg) for arg in found.args))
+            return _least(*(self.reach(arg) for arg in found.args))
         if found.op == "mul" and any(isinstance(arg, float) and arg > 0 for arg in found.args):
-            return _least(*(self.ahead(arg) for arg in found.args))
+            return _least(*(self.reach(arg) for arg in found.args))
         if found.op != "where":
             return None
         condition, yes, no = found.args
         if yes == -inf:
-            return _least(self._beyond(condition, True), self.ahead(no))
-        return _least(self._beyond(condition, False), self.ahead(yes)) if no == -inf else None
+            return _least(self._beyond(condition, True), self.reach(no))
+        return _least(self._beyond(condition, False), self.reach(yes)) if no == -inf else None
 
     def _beyond(self, condition: object, holds: bool) -> int | None:
-        """Columns further to the right than this have a condition that holds, or does not hold."""
+        """Columns further to that side than this have a condition that holds, or does not hold."""
         found = self._made.get(str(condition))
         if found is None:
             return None
@@ -80,10 +81,11 @@ class Masks:
         op = compared.op if holds else _NEGATED[compared.op]
         if (rows, columns) == (1, -1):
             rows, columns, offset, op = -1, 1, -offset, _FLIPPED[op]
-        # As `column - row + offset >= 0`, which holds from some column on.
-        if (rows, columns) != (-1, 1) or op not in ("ge", "gt"):
+        # As `column - row + offset >= 0`, which holds from some column on, or `<= 0`, which holds up to one.
+        if (rows, columns) != (-1, 1) or op not in (("ge", "gt") if self._right else ("le", "lt")):
             return None
-        return -offset - 1 if op == "ge" else -offset
+        found = -offset if self._right else offset
+        return found - 1 if op in ("ge", "le") else found
 
     def _affine(self, arg: object) -> _Affine | None:
         if isinstance(arg, (int, float)) and not isinstance(arg, bool):

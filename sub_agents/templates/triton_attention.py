@@ -84,7 +84,11 @@ class TritonAttention:
         rates = {"tf32x3": 80e12, "bf16x6": 60e12, "ieee": 25e12}
         rate = rates.get(str(setting.get("precision")), 550e12) / device.sm_count
         share: float = min(1.0, (tile_m / 128) ** 0.5) * min(1.0, (tile_n / 64) ** 0.3)
-        columns = sizes.columns if sizes.ahead is None else min(sizes.columns, (sizes.columns + tile_m) / 2)
+        columns: float = sizes.columns
+        if sizes.ahead is not None:
+            columns = min(columns, (sizes.columns + tile_m) / 2)
+        if sizes.ahead is not None and sizes.behind is not None:
+            columns = min(columns, max(0, sizes.ahead + sizes.behind) + tile_m + tile_n)
         product_s = 2 * tile_m * columns * (sizes.tile_depth + sizes.tile_width) / (rate * share)
         scores_s = tile_m * columns * (SCORE_STEPS + epilogue_steps(program.scores)) / 128 / 1.75e9
         # Two programs on a multiprocessor work on scores and multiply beside each other.
@@ -121,7 +125,7 @@ class Sizes:
         self.rows, self.columns = value(program.m, hints), value(program.k, hints)
         self.depth, self.width = value(program.scores.k, hints), value(program.n, hints)
         self.tile_depth, self.tile_width = whole(self.depth), whole(self.width)
-        self.ahead = program.a.softmax.ahead
+        self.ahead, self.behind = program.a.softmax.ahead, program.a.softmax.behind
 
 
 def whole(size: int) -> int:
@@ -192,6 +196,7 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces, printer: P
         "depth": written_out(scores.k),
         "width": written_out(program.n),
         "ahead": softmax.ahead,
+        "behind": softmax.behind,
         "zero_rows": softmax.zero_rows,
         "score": "acc" if softmax.score == "acc" else f"v_{softmax.score}",
         "queries": _pointers(program, scores.a, parts, ("rows[:, None]", "depth[None, :]")),

@@ -26,6 +26,11 @@ def later(q: torch.Tensor) -> torch.Tensor:
     return torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
 
 
+def near(q: torch.Tensor, most: int, least: int = 0) -> torch.Tensor:
+    back = torch.arange(q.shape[-2])[:, None] - torch.arange(q.shape[-2])[None, :]
+    return (back >= least) & (back < most)
+
+
 class Block(nn.Module):
     """Heads cut out of one product, a mask that is kept, and a product behind."""
 
@@ -58,6 +63,16 @@ case(
     "attended_nearby",
     lambda self, q, k, v: scores(q, k).masked_fill(later(q).roll(3, 1).triu(4), -math.inf).softmax(-1) @ v,
     lambda: [halves(70), halves(70), halves(70)],
+)
+case(
+    "attended_in_a_window",
+    lambda self, q, k, v: scores(q, k).masked_fill(~near(q, 9), -math.inf).softmax(-1) @ v,
+    lambda: [heads(150), heads(150), heads(150)],
+)
+case(
+    "attended_long_ago",
+    lambda self, q, k, v: scores(q, k).masked_fill(~near(q, 90, 40), -math.inf).softmax(-1) @ v,
+    lambda: [heads(150), heads(150), heads(150)],
 )
 case(
     "attended_emptied",

@@ -123,6 +123,9 @@ def _softmaxed(tensors: Tensors, operand: Any, shape: Sequence[int], symbols: Ma
     if operand.softmax.ahead is not None:
         ahead = torch.ones(m, n, dtype=torch.bool).triu(operand.softmax.ahead + 1)
         assert bool((scores[..., ahead] == -torch.inf).all())
+    if operand.softmax.behind is not None:
+        behind = torch.ones(m, n, dtype=torch.bool).tril(-operand.softmax.behind - 1)
+        assert bool((scores[..., behind] == -torch.inf).all())
     found = torch.softmax(scores, -1)
     empty = (scores == -torch.inf).all(-1, keepdim=True)
     return torch.where(empty, torch.zeros_like(found), found) if operand.softmax.zero_rows else found
