@@ -12,7 +12,7 @@ MOST_WIDTH = {"float32": 128, "float16": 256, "bfloat16": 256}
 
 
 def fits_tiles(program: MatmulProgram, hints: Mapping[str, int]) -> bool:
-    """Whether a product whose left factor is a softmax has rows that fit, and factors of one type."""
+    """Whether a product whose left factor is a softmax has rows that fit, factors of one type, and no double scores."""
     if program.scores is None:
         return False
     dtypes = {operand.dtype for operand in (*program.operands, program.a)}

@@ -112,6 +112,8 @@ def _is_softmax(program: LoopProgram, weighed: Store) -> bool | None:
 
     Casts on the way, to a wider type and back, change nothing that kernels do.
     """
+    if any(statement.dtype == "float64" for statement in program.body):
+        return None
     alias: dict[object, object] = {}
     for statement in program.body:
         if statement.op == "cast" and statement.dtype not in INTEGERS:

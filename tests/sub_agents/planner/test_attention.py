@@ -145,6 +145,9 @@ def test_other_masks_say_nothing_of_what_lies_ahead(masked: Any) -> None:
         lambda self, q, v: scores(q, q).softmax(-1) @ v.repeat(1, 1, 1, 20),
         lambda self, q, v: scores(q.double(), q.double()).softmax(-1) @ v.double(),
         lambda self, q, v: scores(q.half(), q.half()).softmax(-1, dtype=torch.float32) @ v,
+        lambda self, q, v: scores(q, q).softmax(-1, dtype=torch.float64).float() @ v,
+        lambda self, q, v: scores(q, q).double().softmax(-1).float() @ v,
+        lambda self, q, v: (scores(q, q) + v.double()[..., :1]).softmax(-1).float() @ v,
     ],
 )
 def test_what_is_no_attention_stays_in_parts(function: Any) -> None:
