@@ -175,7 +175,10 @@ def epilogue_lines(program: MatmulProgram, pointer_of: Mapping[str, str], printe
         known[load.name] = Term(f"v_{load.name}", computed(load.dtype))
     for statement in program.body:
         if statement.op == "iota":
-            text = f"({tile_indices(program)[int(statement.args[0])]}).to(tl.int64)"
+            axis = int(statement.args[0])
+            index = tile_indices(program)[axis]
+            of_batch = axis < len(program.batch)
+            text = f"tl.full([1, 1], {index}, tl.int64)" if of_batch else f"({index}).to(tl.int64)"
         else:
             text = printer.expression(statement.op, statement.dtype, tuple(term(arg, known) for arg in statement.args))
         lines.append(f"v_{statement.name} = {text}")

@@ -31,6 +31,10 @@ def near(q: torch.Tensor, most: int, least: int = 0) -> torch.Tensor:
     return (back >= least) & (back < most)
 
 
+def far(q: torch.Tensor) -> torch.Tensor:
+    return (torch.arange(q.shape[-2])[:, None] - torch.arange(q.shape[-2])[None, :]).abs()
+
+
 class Block(nn.Module):
     """Heads cut out of one product, a mask that is kept, and a product behind."""
 
@@ -73,6 +77,11 @@ case(
     "attended_long_ago",
     lambda self, q, k, v: scores(q, k).masked_fill(~near(q, 90, 40), -math.inf).softmax(-1) @ v,
     lambda: [heads(150), heads(150), heads(150)],
+)
+case(
+    "attended_by_head",
+    lambda self, q, k, v: (scores(q, k) - far(q) * 2.0 ** (-torch.arange(1, 4) * 8 / 3).view(3, 1, 1)).softmax(-1) @ v,
+    lambda: [heads(40), heads(40), heads(40)],
 )
 case(
     "attended_emptied",
