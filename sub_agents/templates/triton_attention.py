@@ -81,7 +81,7 @@ class TritonAttention:
         assert isinstance(program, MatmulProgram)
         assert program.scores is not None
         sizes, tile_m, tile_n = Sizes(program, hints), int(setting["tile_m"]), int(setting["tile_n"])
-        rates = {"tf32x3": 80e12, "bf16x6": 60e12, "ieee": 25e12}
+        rates = {"tf32x3": 80e12, "bf16x6": 60e12}
         rate = rates.get(str(setting.get("precision")), 550e12) / device.sm_count
         share: float = min(1.0, (tile_m / 128) ** 0.5) * min(1.0, (tile_n / 64) ** 0.3)
         columns: float = sizes.columns

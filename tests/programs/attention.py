@@ -71,12 +71,12 @@ case(
 case(
     "attended_in_a_window",
     lambda self, q, k, v: scores(q, k).masked_fill(~near(q, 9), -math.inf).softmax(-1) @ v,
-    lambda: [heads(150), heads(150), heads(150)],
+    lambda: [heads(90), heads(90), heads(90)],
 )
 case(
     "attended_long_ago",
-    lambda self, q, k, v: scores(q, k).masked_fill(~near(q, 90, 40), -math.inf).softmax(-1) @ v,
-    lambda: [heads(150), heads(150), heads(150)],
+    lambda self, q, k, v: scores(q, k).masked_fill(~near(q, 60, 30), -math.inf).softmax(-1) @ v,
+    lambda: [heads(90), heads(90), heads(90)],
 )
 case(
     "attended_by_head",

@@ -66,7 +66,7 @@ def compared(name: str, plan: ForwardPlan, inputs: list[Any], folder: Path) -> I
     sizes = bound(plan.symbols, lambda number, dim: inputs[number].shape[dim])
     for step in plan.steps:
         made = run_step(step, tensors, sizes, plan)
-        for label, source in sources(plan, step, 3) if step in special(plan) else ():
+        for label, source in sources(plan, step, 2) if step in special(plan) else ():
             arguments = [tensors[each] for each in source.reads] + [sizes[each] for each in source.symbols]
             (expected,) = made.values()
             yield label, difference(load(source, folder)(*arguments).reshape(expected.shape), expected)
