@@ -218,9 +218,8 @@ class _Forward:
     def _size_of_input(self, size: Size) -> str:
         text = str(size)
         for symbol in reversed(self.plan.symbols):  # A formula names symbols before it.
-            text = re.sub(
-                rf"\b{symbol.name}\b", f"({value})" if (value := symbol.formula) else self._bound(symbol), text
-            )
+            source = f"({symbol.formula})" if symbol.formula else self._bound(symbol)
+            text = re.sub(rf"\b{symbol.name}\b", source, text)
         return text
 
     def _symbols(self) -> list[str]:
