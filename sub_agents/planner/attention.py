@@ -5,10 +5,10 @@ from math import inf
 from typing import Any
 
 from ...state.lowered import Value
-from ...state.program import LoopProgram, MatmulProgram, Operand, Softmax, Step, Store, TorchStep, ViewStep
+from ...state.program import LoopProgram, MatmulProgram, Operand, Softmax, Step, Store
 from ..attention_tiles import fits_tiles
 from .batches import refined, split
-from .folding import references
+from .folding import reads, references
 from .masks import Masks
 from .registry import INTEGERS
 
@@ -43,27 +43,15 @@ def attended(
 
 
 def _made_for_one(steps: Sequence[Step], value: str, returns: Any) -> LoopProgram | MatmulProgram | None:
-    """The kernel that makes this value and nothing else, where one step reads it and it is not returned."""
+    """The kernel that makes this value and nothing else, where it is read once and not returned."""
     makers = [
         step
         for step in steps
         if isinstance(step, LoopProgram | MatmulProgram) and [store.value for store in step.stores] == [value]
     ]
-    if len(makers) != 1 or value in references(returns) or sum(_reads(step, value) for step in steps) != 1:
+    if len(makers) != 1 or value in references(returns) or sum(reads(step).count(value) for step in steps) != 1:
         return None
     return makers[0]
-
-
-def _reads(step: Step, value: str) -> int:
-    """How often: one product may read a value as a factor and beside it."""
-    if isinstance(step, ViewStep):
-        return step.base == value
-    if isinstance(step, TorchStep):
-        return value in references([*step.args, *step.kwargs.values()])
-    if isinstance(step, MatmulProgram):
-        factors = [operand.value for operand in step.operands]
-        return [*factors, *(load.value for load in step.side_loads)].count(value)
-    return value in step.reads
 
 
 def _fused(inner: MatmulProgram, between: LoopProgram, outer: MatmulProgram) -> MatmulProgram | None:

@@ -55,6 +55,17 @@ def _renamed_step(step: Step, names: Mapping[str, str]) -> Step:
     return step
 
 
+def reads(step: Step) -> list[str]:
+    """Values that a step reads, as often as it does."""
+    if isinstance(step, TorchStep):
+        return references([*step.args, *step.kwargs.values()])
+    if isinstance(step, ViewStep):
+        return [step.base]
+    if isinstance(step, LoopProgram):
+        return list(step.reads)
+    return [*(operand.value for operand in step.operands), *(load.value for load in step.side_loads)]
+
+
 def renamed_references(structure: Any, names: Mapping[str, str]) -> Any:
     """The structure with other names under `ref`; those without a new name stay."""
     if isinstance(structure, (list, tuple)):

@@ -10,7 +10,7 @@ from ...state.sizes import Size
 from ..kernel_source import UPDATE
 from .attention import attended
 from .expansion import Expanded, Unplannable, expand
-from .folding import folded, references, renamed_references
+from .folding import folded, reads, references, renamed_references
 from .in_place import stored_in_place
 from .index_maps import NotAffine, contiguous_strides
 from .layout import Refused
@@ -291,7 +291,7 @@ class _Assembly:
         if self.fuses:
             self.steps = attended(self.steps, self.values, returns, self.lowered.hints)
         leaves = {t.name: t for t in self.graph.tensors if t.kind == "leaf" and t.call is None}
-        used = set(_used(self.steps)) | set(references(returns))
+        used = {name for step in self.steps for name in reads(step)} | set(references(returns))
         parameters = {name: target for name, target in self.expanded.parameters.items() if name in used}
         for name in (*self.expanded.inputs, *parameters):
             if name in leaves:
@@ -323,13 +323,3 @@ def _operator_word(name: str) -> str:
     """`relu` for `relu_1_0`: the operator without numbers."""
     words = [w for w in name.strip("_").split("_") if not w.isdigit()]
     return "_".join(w for w in words if w not in ("native", "default")) or "step"
-
-
-def _used(steps: list[Step]) -> Iterator[str]:
-    for step in steps:
-        if isinstance(step, LoopProgram | MatmulProgram):
-            yield from step.reads
-        elif isinstance(step, ViewStep):
-            yield step.base
-        elif isinstance(step, TorchStep):
-            yield from references([*step.args, *step.kwargs.values()])

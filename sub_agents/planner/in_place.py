@@ -6,7 +6,7 @@ from typing import Any
 from ...state.lowered import Value
 from ...state.program import LoopProgram, MatmulProgram, Step, Store, TorchStep, ViewStep
 from ..kernel_source import UPDATE
-from .folding import references
+from .folding import reads, references
 
 
 def stored_in_place(
@@ -27,7 +27,7 @@ def stored_in_place(
         if maker is None or target in strided or target in kept or values.get(target) != values.get(source):
             continue
         program = found[maker]
-        late = any(_reads(each, target) for i, each in enumerate(found) if i > maker and i != number)
+        late = any(target in reads(each) for i, each in enumerate(found) if i > maker and i != number)
         if isinstance(program, LoopProgram) and not late and _overwritable(program, source, target):
             found[maker] = _storing(program, source, target)
     # A view of an input shows its new value: who reads through it is not looked at.
@@ -63,11 +63,3 @@ def _storing(program: LoopProgram, source: str, target: str) -> LoopProgram:
 
 def _stores(steps: Sequence[Step]) -> list[Store]:
     return [store for step in steps if isinstance(step, LoopProgram) for store in step.stores]
-
-
-def _reads(step: Step, value: str) -> bool:
-    if isinstance(step, TorchStep):
-        return value in references([*step.args, *step.kwargs.values()])
-    if isinstance(step, ViewStep):
-        return step.base == value
-    return value in step.reads

@@ -6,24 +6,22 @@ shrink when a larger score comes.
 """
 
 from ...state.device import DeviceSheet
-from ...state.program import LoopProgram, MatmulProgram, Operand
+from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import product, value
 from ..attention_tiles import fits_tiles
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import BYTES, epilogue_bytes_moved, epilogue_steps
 from .triton_expression import HALVES, Printer
-from .triton_matmul import INTERPRETED_DOT
+from .triton_matmul import dot_context
 from .triton_matmul_settings import PRECISION
 from .triton_matmul_source import (
     Pieces,
     Values,
-    batch_indices,
     epilogue_lines,
+    operand_pointers,
     pieces,
-    plus,
     rendered,
-    tile_terms,
     written_out,
 )
 
@@ -174,11 +172,6 @@ def shared_bytes(program: MatmulProgram, setting: Setting, sizes: Sizes) -> int:
     return (queries + (stages + split) * step) * BYTES[program.b.dtype]
 
 
-def _pointers(program: MatmulProgram, operand: Operand, parts: Pieces, places: tuple[str, str]) -> str:
-    offsets = tile_terms(operand.strides, [*batch_indices(program), *places], operand.offset)
-    return plus(parts.pointer_of[operand.value], offsets)
-
-
 def _context(program: MatmulProgram, setting: Setting, parts: Pieces, printer: Printer) -> dict[str, object]:
     softmax = program.a.softmax
     assert softmax is not None
@@ -186,8 +179,8 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces, printer: P
     lines = epilogue_lines(scores, parts.pointer_of, printer)
     exponentials = {name: printer.exp(name) for name in ("below", "fall")}
     kind = str(setting.get("precision", program.b.dtype))
-    special = (INTERPRETED_DOT[kind],) if kind in INTERPRETED_DOT else ()
-    pointers = tuple(dict.fromkeys(parts.pointer_of[name] for name in (*program.reads, *_stored(program))))
+    read = (parts.pointer_of[name] for name in program.reads)
+    pointers = tuple(dict.fromkeys([*read, *parts.epilogue_pointers]))
     return {
         **setting,
         "name": program.name,
@@ -199,16 +192,14 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces, printer: P
         "behind": softmax.behind,
         "zero_rows": softmax.zero_rows,
         "score": "acc" if softmax.score == "acc" else f"v_{softmax.score}",
-        "queries": _pointers(program, scores.a, parts, ("rows[:, None]", "depth[None, :]")),
-        "keys": _pointers(program, scores.b, parts, ("depth[:, None]", "columns[None, :]")),
-        "values": _pointers(program, program.b, parts, ("columns[:, None]", "width[None, :]")),
+        "queries": operand_pointers(program, scores.a, parts, ("rows[:, None]", "depth[None, :]")),
+        "keys": operand_pointers(program, scores.b, parts, ("depth[:, None]", "columns[None, :]")),
+        "values": operand_pointers(program, program.b, parts, ("columns[:, None]", "width[None, :]")),
         "score_lines": lines,
         "exponentials": exponentials,
         "half": program.b.dtype in HALVES,
         "type": f"tl.{program.b.dtype}",
-        "prelude": tuple(dict.fromkeys([*parts.prelude, *printer.prelude(), *special])),
-        "dot": f"device_dot_{kind}" if special else "tl.dot",
-        "precision": "" if special or kind in BYTES else f', input_precision="{kind}"',
+        **dot_context(kind, (*parts.prelude, *printer.prelude())),
         "batch_lines": parts.batch_lines,
         "batch_count": parts.batch_count,
         "epilogue_lines": parts.epilogue_lines,
@@ -220,7 +211,3 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces, printer: P
         "kernel_pointers": pointers,
         "arguments": [parts.argument_of[each] for each in pointers] + list(parts.symbols),
     }
-
-
-def _stored(program: MatmulProgram) -> tuple[str, ...]:
-    return tuple(store.value for store in program.stores)

@@ -4,11 +4,13 @@ fp16 and bf16 operands go to tensor cores as they are. fp32 operands are split o
 keeps fp32 accuracy; plain tf32 is offered for convolutions only, which PyTorch itself computes so unless told not to.
 """
 
+from collections.abc import Sequence
+
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import Pace, fold, large, product_ms, products, tiled_dtype, worthwhile
+from .matmul_program import BYTES, Pace, fold, large, product_ms, products, tiled_dtype, worthwhile
 from .triton_matmul_operands import (
     alignments,
     descriptor_lines,
@@ -57,6 +59,16 @@ INTERPRETED_DOT = {
     "bfloat16": _DOT.format(kind="bfloat16", what="bfloat16", precision=""),
     "bf16x6": _DOT.format(kind="bf16x6", what="in this precision", precision=', input_precision="bf16x6"'),
 }
+
+
+def dot_context(kind: str, prelude: Sequence[str]) -> dict[str, object]:
+    """How a kernel multiplies tiles of halves, or of fp32 in this precision: `dot`, `precision`, and its prelude."""
+    special = kind in INTERPRETED_DOT
+    return {
+        "prelude": tuple(dict.fromkeys([*prelude, *([INTERPRETED_DOT[kind]] if special else [])])),
+        "dot": f"device_dot_{kind}" if special else "tl.dot",
+        "precision": "" if special or kind in BYTES else f', input_precision="{kind}"',
+    }
 
 
 class TritonMatmul:
@@ -239,9 +251,7 @@ def tiled_context(
         "a": operand_side(program, "a", a_name),
         "b": operand_side(program, "b", right[0]),
         "c": None if program.also is None else operand_side(program, "c", right[1]),
-        "prelude": (*parts.prelude, *((INTERPRETED_DOT[kind],) if kind in INTERPRETED_DOT else ())),
-        "dot": f"device_dot_{kind}" if kind in INTERPRETED_DOT else "tl.dot",
-        "precision": "" if kind in INTERPRETED_DOT or not fp32 else f', input_precision="{kind}"',
+        **dot_context(kind, parts.prelude),
         "batch_lines": parts.batch_lines,
         "batch_count": parts.batch_count,
         "early_lines": parts.load_lines if setting.get("epilogue_loads") == "early" else (),

@@ -5,13 +5,13 @@ too large for one tile goes to the tiled kernel.
 """
 
 from ...state.device import DeviceSheet
-from ...state.program import LoopProgram, MatmulProgram, Operand
+from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import BYTES, Extent, epilogue_bytes_moved, extent, fold, operand_dtype
-from .triton_matmul import INTERPRETED_DOT, tiled_context
+from .triton_matmul import dot_context, tiled_context
 from .triton_matmul_settings import PRECISION
-from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, tile_terms, written_out
+from .triton_matmul_source import Pieces, Values, operand_pointers, pieces, rendered, written_out
 
 MOST = 64
 """Largest size along any axis."""
@@ -122,11 +122,6 @@ def tiles(sizes: Extent) -> tuple[int, int, int]:
     return whole(sizes.m), whole(sizes.n), whole(sizes.k)
 
 
-def _pointers(program: MatmulProgram, operand: Operand, parts: Pieces, places: list[str]) -> str:
-    offsets = tile_terms(operand.strides, [*batch_indices(program), *places], operand.offset)
-    return plus(parts.pointer_of[operand.value], offsets)
-
-
 def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[str, object]:
     fp32 = operand_dtype(program) == "float32"
     kind = str(setting["precision"]) if fp32 else program.a.dtype
@@ -139,11 +134,9 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         "m": written_out(program.m),
         "n": written_out(program.n),
         "k": written_out(program.k),
-        "a_pointers": _pointers(program, program.a, parts, ["rows[:, None]", "depth[None, :]"]),
-        "b_pointers": _pointers(program, program.b, parts, ["depth[:, None]", "columns[None, :]"]),
-        "prelude": (*parts.prelude, *((INTERPRETED_DOT[kind],) if kind in INTERPRETED_DOT else ())),
-        "dot": f"device_dot_{kind}" if kind in INTERPRETED_DOT else "tl.dot",
-        "precision": "" if kind in INTERPRETED_DOT or not fp32 else f', input_precision="{kind}"',
+        "a_pointers": operand_pointers(program, program.a, parts, ["rows[:, None]", "depth[None, :]"]),
+        "b_pointers": operand_pointers(program, program.b, parts, ["depth[:, None]", "columns[None, :]"]),
+        **dot_context(kind, parts.prelude),
         "batch_lines": parts.batch_lines,
         "batch_count": parts.batch_count,
         "epilogue_lines": parts.epilogue_lines,

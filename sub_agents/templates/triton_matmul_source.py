@@ -147,6 +147,12 @@ def plus(base: str, offsets: str) -> str:
     return f"{base} + {offsets}" if offsets else base
 
 
+def operand_pointers(program: MatmulProgram, operand: Operand, parts: Pieces, places: Sequence[str]) -> str:
+    """Where a factor's tile lies, with its rows and columns at these places."""
+    offsets = tile_terms(operand.strides, [*batch_indices(program), *places], operand.offset)
+    return plus(parts.pointer_of[operand.value], offsets)
+
+
 def batch_indices(program: MatmulProgram) -> list[str]:
     return [f"batch_{axis}" for axis in range(len(program.batch))]
 

@@ -29,7 +29,7 @@ class Unsupported(Exception):
     """The program cannot be written down; the text says why in one line."""
 
 
-class NotAProduct(Exception):
+class Unwritable(Exception):
     """A size is no integer arithmetic on symbols; `dimensions` are the (input, dim) pairs that cause it."""
 
     def __init__(self, expression: str, dimensions: frozenset[tuple[int, int]]) -> None:
@@ -72,12 +72,12 @@ class _Sizes:
             return int(expression)
         coefficient, parts = (expression if expression.is_Mul else expression.factor()).as_coeff_mul()
         if not coefficient.is_Integer or coefficient < 0:
-            raise self.not_a_product(expression)
+            raise self.unwritable(expression)
         names: list[str] = []
         for part in parts:
             base, power = part.as_base_exp()
             if not power.is_Integer or power < 1:
-                raise self.not_a_product(expression)
+                raise self.unwritable(expression)
             names += [self._symbol(base).name] * int(power)
         return written(int(coefficient), names)
 
@@ -85,14 +85,14 @@ class _Sizes:
         """The symbol of a factor; one that is a sum or a quotient gets a symbol with a formula."""
         if base not in self.symbols:
             if not self.named:
-                raise self.not_a_product(base)
+                raise self.unwritable(base)
             formula = self._formula(base)
             hints = {symbol.name: symbol.hint for symbol in self.symbols.values()}
             self.symbols[base] = Symbol(name=self._fresh(), hint=computed(formula, hints), formula=formula)
         return self.symbols[base]
 
     def _formula(self, expression: Any) -> str:
-        """Integer arithmetic as source. Raises NotAProduct for what is none, and Unsupported."""
+        """Integer arithmetic as source. Raises Unwritable for what is none, and Unsupported."""
         if expression.is_Integer:
             return str(int(expression)) if expression >= 0 else f"({int(expression)})"
         if expression in self.symbols and not self.symbols[expression].formula:
@@ -104,15 +104,15 @@ class _Sizes:
             return "(" + " // ".join(self._formula(part) for part in expression.args) + ")"
         if expression.is_Pow and expression.exp.is_Integer and expression.exp > 0:
             return "(" + " * ".join([self._formula(expression.base)] * int(expression.exp)) + ")"
-        raise self.not_a_product(expression)
+        raise self.unwritable(expression)
 
-    def not_a_product(self, expression: Any) -> Exception:
+    def unwritable(self, expression: Any) -> Exception:
         dimensions: set[tuple[int, int]] = set()
         for symbol in expression.free_symbols:
             if symbol not in self._sources:
                 return Unsupported(f"the size {expression} depends on data")
             dimensions |= self._sources[symbol]
-        return NotAProduct(str(expression), frozenset(dimensions))
+        return Unwritable(str(expression), frozenset(dimensions))
 
     def value(self, tensor: torch.Tensor) -> Value:
         return Value(shape=tuple(self.size(s) for s in tensor.shape), dtype=dtype_name(tensor.dtype))
@@ -126,7 +126,7 @@ class _Sizes:
         except Unsupported as reason:
             own = {s.node.expr for s in tensor.shape if isinstance(s, torch.SymInt)}
             sources = [source for symbol in own for source in self._sources.get(symbol, ())]
-            raise NotAProduct(str(reason), frozenset(sources)) from reason
+            raise Unwritable(str(reason), frozenset(sources)) from reason
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -135,7 +135,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def record(exported: ExportedProgram, model: nn.Module) -> LoweredGraph:
-    """The program as a record. Raises NotAProduct or Unsupported."""
+    """The program as a record. Raises Unwritable or Unsupported."""
     specs = {spec.arg.name: spec for spec in exported.graph_signature.input_specs}
     placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"]
     user = [node for node in placeholders if specs[node.name].kind is InputKind.USER_INPUT]
@@ -217,7 +217,7 @@ def _call(node: fx.Node, sizes: _Sizes) -> list[Node]:
             raise Unsupported(f"a Python scalar computed from data by {name}")
         return []
     if isinstance(value, torch.SymFloat):  # A number that depends on sizes: they are fixed.
-        raise sizes.not_a_product(value.node.expr)
+        raise sizes.unwritable(value.node.expr)
     sizes.named = name.startswith(WINDOWED) and not _ceils(node)
     for made in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(made, torch.Tensor):

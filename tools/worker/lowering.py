@@ -20,7 +20,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram, default_decompositions, export
 
 from ...state.lowered import LoweredGraph
-from .graph_record import NotAProduct, Unsupported, record
+from .graph_record import Unsupported, Unwritable, record
 
 # Kept whole: composites that the planner knows as one operator, and operators that PyTorch runs far faster whole than
 # taken apart (attention, recurrent cells, which would unroll over time).
@@ -70,7 +70,7 @@ def _lower(model: nn.Module, inputs: tuple[Any, ...], free: dict[int, tuple[int,
             break
         try:
             return _record(_export(model, inputs, free), model)
-        except NotAProduct as error:
+        except Unwritable as error:
             kept = {i: tuple(d for d in dims if (i, d) not in error.dimensions) for i, dims in free.items()}
             free = kept if kept != free else {}
         except (DeadlinePassed, Unsupported):
