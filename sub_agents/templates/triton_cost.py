@@ -218,7 +218,7 @@ def looped_trips(
     per_thread = rows * block / (32 * warps)
     # Unaligned loads of less than four bytes cannot be copied ahead.
     ahead = int(setting.get("stages", 1)) if facts.vector * shape.element_bytes >= 4 else 1
-    chunk = min(block, shape.extent)
+    chunk = max(1, min(block, shape.extent))
     share = -(-shape.extent // int(setting.get("split", 1)))
     padding = -(-shape.extent // block) * block / max(1, shape.extent)
     # A loop step waits for its loads, then works: the two overlap only between programs.
@@ -245,13 +245,15 @@ def estimated_ms(program: LoopProgram, trips: Trips, hints: dict[str, int], devi
     read, written = facts.read_bytes, facts.written_bytes
     repeated = (trips.reads - 1) * (1 - 0.7 * cached_rereads(shape, trips, device, read))
     moved = (read * (1 + repeated) + written) * trips.waste
-    spread = min(1.0, SOLO_GAIN * trips.programs / device.sm_count)
-    held = min(trips.resident, max(1.0, trips.programs / device.sm_count))
+    # Nothing to do takes a program's time.
+    programs = max(1, trips.programs)
+    spread = min(1.0, SOLO_GAIN * programs / device.sm_count)
+    held = min(trips.resident, max(1.0, programs / device.sm_count))
     memory = 1e3 * moved / device.copy_bytes_per_s / max(1e-3, spread * reached(held * trips.flight_bytes))
-    busy = min(1.0, trips.programs / device.sm_count) * min(1.0, held * trips.num_warps / 8)
+    busy = min(1.0, programs / device.sm_count) * min(1.0, held * trips.num_warps / 8)
     space = value(product(program.space), hints)
     issue = 1e3 * space * trips.instructions / (device.sm_count * ISSUE_RATE * busy)
-    waves = trips.programs / (device.sm_count * trips.resident)
+    waves = programs / (device.sm_count * trips.resident)
     waiting = 1e-3 * max(1.0, waves) * trips.latency_us
     # The last programs have the machine to themselves.
     tail = 1 + 0.25 * (max(1.0, ceil(waves)) / waves - 1) if waves > 1 else 1.0

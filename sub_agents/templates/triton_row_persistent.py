@@ -99,11 +99,11 @@ class TritonRowPersistent:
         assert isinstance(program, LoopProgram)
         shape, facts = row_shape(program, hints), work(program, hints, bool(setting["exact_math"]), online=False)
         rows, warps = int(setting["rows_per_program"]), int(setting["num_warps"])
-        elements = _live_elements(program, setting, hints)
+        elements, extent = _live_elements(program, setting, hints), max(1, shape.extent)
         # Every thread folds its share of each row; with several warps the rest goes through shared memory.
-        folds = facts.reductions * (44 if warps > 1 else 14) * 32 * warps / shape.extent
+        folds = facts.reductions * (44 if warps > 1 else 14) * 32 * warps / extent
         folds = folds / rows if shape.strided else folds
-        padding = elements / (rows * shape.extent)
+        padding = elements / (rows * extent)
         live = shape.heavy * max(1, shape.element_bytes // 4)
         if shape.strided and facts.vector == 1:
             # Elements far apart, one by one: every one has an address, too.
