@@ -71,19 +71,21 @@ class Plain:
 
     def fold(self, suffix: str) -> list[str]:
         (state,) = self.states
+        return [f"{state.name}{suffix} = {self.folded(state.name)}"]
+
+    def folded(self, lanes: str) -> str:
+        """The states of all columns as one a row."""
+        (state,) = self.states
         op, printer = self.statement.op, self.code.printer
         if op == "reduce_sum":
-            text = f"tl.sum({state.name}, axis=1, keep_dims=True)"
-        elif op == "reduce_prod":
+            return f"tl.sum({lanes}, axis=1, keep_dims=True)"
+        if op == "reduce_prod":
             printer.used["mul"] = None
-            text = f"tl.reduce({state.name}, 1, device_mul, keep_dims=True)"
-        else:
-            short = "max" if op in ("reduce_max", "reduce_any") else "min"
-            if is_float(state.dtype):
-                text = printer.call(f"reduce_{short}", state.name)
-            else:
-                text = f"tl.{short}({state.name}, axis=1, keep_dims=True)"
-        return [f"{state.name}{suffix} = {text}"]
+            return f"tl.reduce({lanes}, 1, device_mul, keep_dims=True)"
+        short = "max" if op in ("reduce_max", "reduce_any") else "min"
+        if is_float(state.dtype):
+            return printer.call(f"reduce_{short}", lanes)
+        return f"tl.{short}({lanes}, axis=1, keep_dims=True)"
 
     def resolve(self, suffix: str, statement: Statement) -> list[str]:
         (state,) = self.states

@@ -14,7 +14,7 @@ from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_expression import Printer
 from .triton_passes import Pass, RowSchedule, passes, row_printer, split_stores
-from .triton_pointwise_tile import element_bytes, is_rounded
+from .triton_pointwise_tile import BYTES, element_bytes, is_rounded
 from .triton_printable import printable
 from .triton_render import Values, cast_if_wide, host_context, render, specialise_slots, wide_on_host
 
@@ -82,6 +82,11 @@ def _row_shape(program: LoopProgram, known: tuple[tuple[str, int], ...]) -> RowS
 def _footprint(program: LoopProgram, load: Load, hints: dict[str, int]) -> int:
     """Elements of memory that a load touches."""
     return value(product(n for n, stride in zip(program.space, load.strides, strict=True) if stride != 0), hints)
+
+
+def read_bytes(program: LoopProgram, hints: dict[str, int]) -> int:
+    """Bytes of memory that the loads touch."""
+    return sum(_footprint(program, load, hints) * BYTES.get(load.dtype, 1) for load in program.loads)
 
 
 def fits_rows(program: LoopProgram | MatmulProgram) -> bool:

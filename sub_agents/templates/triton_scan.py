@@ -1,32 +1,58 @@
-"""Running totals: a row's chunks one after the other, each scanned by itself and added to what came before."""
+"""Running totals: a row's chunks one after the other, each scanned by itself and added to what came before.
 
-from typing import Any
+Where rows are few, each is shared out over many programs: one kernel totals the parts of a row, the next combines the
+totals of the parts before its own, always in the same order, and goes on from there through its part.
+"""
+
+from dataclasses import replace
+from math import ceil, isqrt
 
 from ...state.device import DeviceSheet
-from ...state.program import SCANS, LoopProgram, MatmulProgram, Statement
+from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import Size
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import triton_loop as loop
-from .triton_expression import TYPES, is_float
-from .triton_passes import RowSchedule, split_stores
+from .triton_cost import estimated_ms, looped_trips, pass_cost, vector_width
+from .triton_passes import row_printer
 from .triton_printable import printable
-from .triton_reduction import Plain
 from .triton_row import (
+    RowShape,
     access,
     access_slots,
     looped_tile_is_legal,
     power_of_two_at_least,
+    read_bytes,
     row_code,
     row_context,
     row_shape,
     row_source,
     rows_default,
+    tile_code,
     tile_slots,
 )
+from .triton_running import nested, scans, shared_rows, totals, whole_rows
+from .triton_split_reduction import partials_fit, workspaces
 
 TILE = 4096
 """Elements a program has in hand by default, in bytes of float32."""
+ENOUGH_PER_SM = 8
+"""Programs of whole rows that fill a multiprocessor: rows are not split where there are as many."""
+SPLIT_PER_SM = 16
+"""Parts of rows a multiprocessor: twice what it holds at once, so that none waits for the last of another."""
+LEAST_SPLIT, MOST_SPLIT = 1024, 1024
+"""Elements of a row and parts of it."""
+LONG_WALK = 4
+"""Chunks one after the other that take longer than a second kernel."""
+CACHE_SHARE = 0.8
+"""How much of L2 the inputs may take if the second kernel is to find there what the first one read."""
+CACHED = 0.3
+"""What reading from L2 costs of reading from memory."""
+SCAN_INSTRUCTIONS, SHUFFLE_INSTRUCTIONS, WARP_INSTRUCTIONS = 3, 15, 2
+"""Of one lane a running total: for each element; for each run of neighbours that a thread has; for each such run and
+warp beside its own. A run is one element where rows are not aligned (counted in compiled kernels for sm_90)."""
+SCAN_US = 1.5
+"""What a chunk waits for its running totals: shuffles, and two meetings of all warps."""
 
 
 class TritonScan:
@@ -45,9 +71,18 @@ class TritonScan:
         longest, tile = power_of_two_at_least(shape.extent), TILE * 4 // max(4, shape.element_bytes)
         block = min(longest, 32 if shape.strided else tile)
         rows = rows_default(shape, block, device, tile)
+        split = 1
+        if few_and_long(program, (rows, block), hints, device):
+            # Smaller chunks: more programs that are under way at once, and parts of more nearly one length.
+            block = block if shape.strided else block // 2
+            wanted = SPLIT_PER_SM * device.sm_count // max(1, tiles_of(shape, rows))
+            split = power_of_two_at_least(min(wanted, -(-shape.extent // block), most_split(program, hints)))
         blocks = {b for b in (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192) if b <= longest} | {block}
         several = {r for r in (1, 2, 4, 8, 16, 32, 64, 128, 256) if r <= max(1, 4 * shape.outer)} | {rows}
-        warps = max(1, min(16, power_of_two_at_least(rows * block // 256)))
+        # Elements a thread: more where parts make programs plenty, or where rows are not aligned, since then every
+        # element looks at the totals of all warps.
+        each = 8 if shape.strided or (split == 1 and vector_width(program, shape, hints) > 1) else 16
+        warps = max(1, min(16, power_of_two_at_least(rows * block // (32 * each))))
         return (
             Slot(name="block_size", role="configuration", choices=tuple(sorted(blocks)), default=block),
             Slot(name="rows_per_program", role="configuration", choices=tuple(sorted(several)), default=rows),
@@ -55,78 +90,106 @@ class TritonScan:
             *tile_slots(program, hints),
             *access_slots(program, shape),
             Slot(name="stages", role="compute", choices=(1, 2, 3, 4), default=1, about="software pipeline of the loop"),
+            *split_slots(program, (rows, split), hints, device),
         )
 
     def legal(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
     ) -> bool:
         assert isinstance(program, LoopProgram)
-        return looped_tile_is_legal(program, setting, hints, device)
+        if not looped_tile_is_legal(program, setting, hints, device):
+            return False
+        split, shape = int(setting.get("split", 1)), row_shape(program, hints)
+        if split == 1:
+            return True
+        few = tiles_of(shape, int(setting["rows_per_program"])) < ENOUGH_PER_SM * device.sm_count
+        # More than half of the parts have something to do.
+        return few and split // 2 * int(setting["block_size"]) < shape.extent and partials_fit(setting)
+
+    def estimated_ms(
+        self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
+    ) -> float:
+        assert isinstance(program, LoopProgram)
+        shape, split = row_shape(program, hints), int(setting.get("split", 1))
+        outer, rows, block = max(1, shape.outer), int(setting["rows_per_program"]), int(setting["block_size"])
+        tiles, steps = tiles_of(shape, rows), max(1, ceil(ceil(shape.extent / split) / block))
+        # Nothing is under way for rows that are not there, or for chunks that do not follow.
+        real = {**setting, "rows_per_program": min(rows, outer), "stages": min(int(setting["stages"]), steps)}
+        trips = looped_trips(program, real, hints, tiles * split, launches=min(2, split))
+        work = scan_instructions(program, setting, hints) + trips.instructions
+        walked_ms = estimated_ms(program, replace(trips, instructions=work * tiles * rows / outer), hints, device)
+        on_each = trips.programs / device.sm_count
+        waves = on_each / trips.resident
+        uneven = ceil(on_each) / on_each if waves <= 1 < on_each else 1.0
+        # Programs that began together wait for their running totals together.
+        waiting_ms = 1e-3 * SCAN_US * len(scans(program)) * steps / max(1.0, waves)
+        again = (CACHED if cached(program, hints, device) else 1.0) * (split > 1)
+        return uneven * walked_ms + waiting_ms + again * 1e3 * read_bytes(program, hints) / device.copy_bytes_per_s
 
     def render(
         self, program: LoopProgram | MatmulProgram, setting: Setting, values: dict[str, tuple[tuple[Size, ...], str]]
     ) -> KernelSource:
         assert isinstance(program, LoopProgram)
-        rows, columns = int(setting["rows_per_program"]), int(setting["block_size"])
+        rows, columns, split = (int(setting.get(n, 1)) for n in ("rows_per_program", "block_size", "split"))
         code = row_code(program, setting, rows, columns)
         context = row_context(code, setting, values, (rows, columns))
-        context |= _parts(code, access(setting))
-        context["stages"] = f", num_stages={setting['stages']}" if int(setting["stages"]) > 1 else ""
-        return row_source("triton_row_looped.py.j2", code, values, context)
+        pipeline = f", num_stages={setting['stages']}" if int(setting["stages"]) > 1 else ""
+        if split == 1:
+            context |= whole_rows(code, access(setting)) | {"stages": pipeline}
+            return row_source("triton_row_looped.py.j2", code, values, context)
+        context |= workspaces(program, [totals(code)], split) | {"pipeline": pipeline}
+        context["stages_of"] = shared_rows(code, access(setting), context["name"], context["column_extent"])
+        return row_source("triton_split_reduction.py.j2", code, values, context)
 
 
-def _parts(code: loop.TileCode, stream: loop.Access) -> dict[str, Any]:
-    schedule = RowSchedule(code)
-    row_stores, tile_stores = split_stores(code)
-    head = [*code.row_index_lines(), *schedule.row_loads(stream)]
-    scans = [s for s in code.program.body if s.op in SCANS]
-    parts = schedule.elements([*(s.name for s in scans), *(store.name for store in tile_stores)], keep=False)
-    assert code.columns is not None
-    lines = code.index_lines(code.columns, [*(p.name for p in parts), *map(code.store_name, tile_stores)])
-    for part in parts:
-        scanned = isinstance(part, Statement) and part.op in SCANS
-        lines += Running(part, code).lines() if isinstance(part, Statement) and scanned else code.lines([part], stream)
-    lines += [code.store_line(store, stream) for store in tile_stores]
-    only = {
-        "about": f"Scan {', '.join(s.name for s in scans)}",
-        "init": [Running(s, code).init() for s in scans],
-        "lines": lines,
-        "after": [],
-        "reverse": bool(scans[0].args[1]),
-        "runs": "",
-    }
-    return {"head": head, "passes": [only], "tail": [code.store_line(store, stream) for store in row_stores]}
+def whole_code(program: LoopProgram) -> loop.TileCode:
+    return tile_code(program, row_printer(True), (True, True))
 
 
-class Running:
-    """One running total: what a chunk adds up to within, and what is carried to the next."""
+def scan_instructions(program: LoopProgram, setting: Setting, hints: dict[str, int]) -> float:
+    """Of one lane for each element: running totals, and the totals of parts before them."""
+    vector = vector_width(program, row_shape(program, hints), hints)
+    beside = min(int(setting["num_warps"]), int(setting["block_size"]) // (32 * vector))
+    run = SHUFFLE_INSTRUCTIONS + WARP_INSTRUCTIONS * beside
+    within = len(scans(program)) * (SCAN_INSTRUCTIONS + run / vector)
+    code = whole_code(program)
+    before = pass_cost(code, totals(code), bool(setting["exact_math"]), vector) if setting.get("split", 1) != 1 else 0.0
+    return within + before
 
-    def __init__(self, statement: Statement, code: loop.TileCode) -> None:
-        self.statement, self.code = statement, code
-        total = statement.model_copy(update={"op": statement.op.replace("scan", "reduce"), "args": statement.args[:1]})
-        self.total = Plain(total, code)
-        (self.state,) = self.total.states
-        self.carry = f"{code.names[statement.name]}_carry"
 
-    def init(self) -> str:
-        """What is carried into the first chunk."""
-        return f"{self.carry} = tl.full([ROWS, 1], {self.state.identity}, {TYPES[self.state.dtype]})"
+def tiles_of(shape: RowShape, rows: int) -> int:
+    """Programs that there are without a split."""
+    return -(-shape.outer // rows)
 
-    def lines(self) -> list[str]:
-        """One chunk."""
-        name, lanes = self.code.names[self.statement.name], self.state.name
-        found = self.total.combined(self._within(lanes), self.carry)
-        if (wanted := self.code.dtypes[self.statement.name]) != self.state.dtype:
-            found = f"({found}).to({TYPES[wanted]})"
-        carried = self.total.combined(self.carry, f"{lanes}_row")
-        return [*self.total.lift(), *self.total.fold("_row"), f"{name} = {found}", f"{self.carry} = {carried}"]
 
-    def _within(self, lanes: str) -> str:
-        backwards = ", reverse=True" if self.statement.args[1] else ""
-        op = self.statement.op
-        if op == "scan_sum":
-            return f"tl.cumsum({lanes}, 1{backwards})"
-        function = {"scan_prod": "mul", "scan_max": "max", "scan_min": "min"}[op]
-        assert op == "scan_prod" or is_float(self.state.dtype)
-        self.code.printer.used[function] = None
-        return f"tl.associative_scan({lanes}, 1, device_{function}{backwards})"
+def most_split(program: LoopProgram, hints: dict[str, int]) -> int:
+    """Parts that a row can be shared out in, a power of two; 1 where it stays whole."""
+    extent = row_shape(program, hints).extent
+    if extent < LEAST_SPLIT or nested(whole_code(program)):
+        return 1
+    # Every part reads the totals of all: together no more than the row.
+    return min(MOST_SPLIT, 1 << (isqrt(extent).bit_length() - 1))
+
+
+def cached(program: LoopProgram, hints: dict[str, int], device: DeviceSheet) -> bool:
+    """Whether the second kernel finds in L2 what the first one read."""
+    return read_bytes(program, hints) <= CACHE_SHARE * device.l2_bytes
+
+
+def few_and_long(program: LoopProgram, tile: tuple[int, int], hints: dict[str, int], device: DeviceSheet) -> bool:
+    """Whether tiles of (rows, columns) are few and walk for long, so that a second kernel costs less than they lose."""
+    shape = row_shape(program, hints)
+    few = ENOUGH_PER_SM // (2 if cached(program, hints, device) else 4) * device.sm_count
+    return tiles_of(shape, tile[0]) < few and -(-shape.extent // tile[1]) >= LONG_WALK
+
+
+def split_slots(
+    program: LoopProgram, default: tuple[int, int], hints: dict[str, int], device: DeviceSheet
+) -> tuple[Slot, ...]:
+    """The choice of parts, where there are so few rows that it is one; defaults of (rows a program, parts a row)."""
+    most, tiles = most_split(program, hints), tiles_of(row_shape(program, hints), default[0])
+    if most == 1 or tiles >= ENOUGH_PER_SM * device.sm_count:
+        return ()
+    choices = tuple(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if s <= most)
+    about = "programs a row; a kernel before totals their parts"
+    return (Slot(name="split", role="reduction", choices=choices, default=default[1], about=about),)

@@ -86,10 +86,7 @@ class TritonSplitReduction:
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
     ) -> bool:
         assert isinstance(program, LoopProgram)
-        combined = int(setting["split"]) * int(setting["rows_per_program"])
-        if combined > 64 * 32 * int(setting["num_warps"]):
-            return False
-        return looped_tile_is_legal(program, setting, hints, device)
+        return partials_fit(setting) and looped_tile_is_legal(program, setting, hints, device)
 
     def estimated_ms(
         self, program: LoopProgram | MatmulProgram, setting: Setting, hints: dict[str, int], device: DeviceSheet
@@ -130,6 +127,7 @@ class TritonSplitReduction:
                     "about": f"Parts of {pass_title(each)}.",
                     "loops": True,
                     "reverse": False,
+                    "backwards": False,
                     "runs": "",
                     "head": head,
                     "init": pass_init(each),
@@ -147,11 +145,13 @@ class TritonSplitReduction:
             tail = ["if part == 0:", *(f"    {line}" for line in tail)]
         head = self._combined(code, made, schedule, stream)
         tiled, runs = in_runs(code, setting)
+        reverse = bool(setting["reverse_last"]) and bool(tile_stores)
         return {
             "kernel": f"{name}_last_kernel",
             "about": "Combines the parts" + (" and applies the result." if tile_stores else "."),
             "loops": bool(tile_stores),
-            "reverse": bool(setting["reverse_last"]) and bool(tile_stores),
+            "reverse": reverse,
+            "backwards": reverse,
             **runs,
             "head": head,
             "init": [],
@@ -168,6 +168,11 @@ class TritonSplitReduction:
             lines += [f"{s.name} = tl.load({s.name}_parts_ptr + partial{mask})" for s in each.states]
             lines += [*each.fold_lines("_row"), *schedule.resolve(each, "_row")]
         return lines
+
+
+def partials_fit(setting: Setting) -> bool:
+    """Whether a program can hold the partial states of its rows: 64 a thread at most."""
+    return int(setting["split"]) * int(setting["rows_per_program"]) <= 64 * 32 * int(setting["num_warps"])
 
 
 def partial_stores(code: loop.TileCode, each: Pass) -> list[str]:

@@ -28,7 +28,10 @@ FLOAT_BINARY = [*_RING, "div", "pow", *_DIVIDED, *_COMPARED, *_LOGICAL]
 INTEGER_UNARY = ["neg", "abs", "sign", "relu", "square", "bitwise_not", "logical_not"]
 INTEGER_BINARY = [*_RING, *_DIVIDED, *_COMPARED, *_BITWISE, *_LOGICAL]
 _GATHERING = ("padded", "joined_sum", "largest_wide", "gathered_at_best")
-_SCANNING = ("added_up_columns", "added_up_long", "added_up_behind_long", "multiplied_up_long", "largest_so_far_long")
+_SCANNING = (
+    *("added_up_columns", "added_up_long", "added_up_behind_long", "multiplied_up_long", "largest_so_far_long"),
+    *("added_up_one_row", "added_up_behind_one_row", "counted_up_long", "added_up_columns_long", "added_up_twice"),
+)
 TRUTHS = {*_COMPARED, *_LOGICAL, *_TESTS}
 
 
@@ -239,6 +242,43 @@ def sum_of_nothing() -> Case:
     return one_step(program, given, outputs, symbols=(symbol,)), [torch.randn(3, 0)]
 
 
+def running_totals(x: torch.Tensor, backwards: bool = False) -> Case:
+    """All running totals in one program, of a free size, planned for few long rows; and something of each row."""
+    body = (
+        say("total", "scan_sum", "in_x", backwards),
+        say("top", "scan_max", "in_x", backwards),
+        say("low", "scan_min", "in_x", backwards),
+        say("positive", "gt", "in_x", 0.0, dtype="bool"),
+        say("ones", "cast", "positive", dtype="int64"),
+        say("count", "scan_sum", "ones", backwards, dtype="int64"),
+        say("scaled", "mul", "in_x", "in_scale"),
+        say("shifted", "add", "scaled", 1.0),
+        say("product", "scan_prod", "shifted", backwards),
+        say("mixed", "mul", "product", "top"),
+        say("twice", "mul", "in_scale", 2.0),
+    )
+    kept = {"total": "float32", "low": "float32", "count": "int64", "mixed": "float32", "twice": "float32"}
+    program = LoopProgram(
+        name="running_totals",
+        space=("s0", "s1"),
+        reduced=(False, True),
+        loads=(load("x", ("s1", 1)), load("scale", (1, 0))),
+        body=body,
+        stores=tuple(
+            Store(name=name, value=f"y_{name}", dtype=dtype, strides=(1, 0) if name == "twice" else ("s1", 1))
+            for name, dtype in kept.items()
+        ),
+    )
+    given = {"x": Value(shape=("s0", "s1"), dtype="float32"), "scale": Value(shape=("s0",), dtype="float32")}
+    outputs = {
+        f"y_{name}": Value(shape=("s0",) if name == "twice" else ("s0", "s1"), dtype=dtype)
+        for name, dtype in kept.items()
+    }
+    symbols = (Symbol(name="s0", input=0, dim=0, hint=3), Symbol(name="s1", input=0, dim=1, hint=16384))
+    plan = one_step(program, given, outputs, symbols=symbols)
+    return plan, [x, torch.linspace(0.001, 0.002, x.shape[0])]
+
+
 def free(plan: ForwardPlan, *tensors: torch.Tensor) -> Case:
     """A symbolic example at other sizes than its hints, empty ones included."""
     return plan, list(tensors)
@@ -303,6 +343,11 @@ def cases() -> dict[str, Case]:
         "softmax_free_empty": free(symbolic, torch.randn(0, 131)),
         "relu_add_free_empty": free(examples.EXAMPLES["relu_add_symbolic"], torch.randn(0, 70), torch.randn(70)),
         "sum_of_nothing": sum_of_nothing(),
+        "running_totals": running_totals(_gaps(4, 5000)),
+        "running_totals_behind": running_totals(torch.randn(2, 5000), backwards=True),
+        "running_totals_short": running_totals(torch.randn(1, 37)),
+        "running_totals_empty": running_totals(torch.randn(0, 300)),
+        "running_totals_overwriting": overwriting(moving("added_up_behind_one_row")),
         "softmax_overwriting": overwriting(free(examples.softmax(5, 3001), torch.randn(5, 3001))),
         "relu_add_overwriting": overwriting(
             free(examples.EXAMPLES["relu_add_symbolic"], torch.randn(33, 70), torch.randn(70))

@@ -25,7 +25,7 @@ from programs.cover import every_choice
 from programs.interpreter import run_plan
 from programs.moving import moving
 from programs.sheets import H200
-from programs.triton_loop_cases import Case, cases
+from programs.triton_loop_cases import Case, cases, running_totals
 
 from warpsmith.state.lowered import bound
 from warpsmith.state.program import ForwardPlan, LoopProgram
@@ -131,12 +131,13 @@ LARGE = {
     "argmax_rows": examples.EXAMPLES["argmax_rows"],
     "gate": examples.EXAMPLES["transposed_bf16_two_outputs"],
     "group_norm": examples.EXAMPLES["group_norm"],
+    "running_totals": running_totals(torch.empty(0, 0))[0],
 }
-MOVING = ("largest_3x3", "joined_sum", "added_up_long", "largest_so_far_long")
+MOVING = ("largest_3x3", "joined_sum", "added_up_long", "largest_so_far_long", "added_up_one_row")
 """Further programs, planned where they are asked for."""
 
 
-COVERED = ("relu_add", "gate", "softmax_free", "layer_norm_huge")
+COVERED = ("relu_add", "gate", "softmax_free", "layer_norm_huge", "running_totals")
 """Programs whose settings are covered, the first that a template fits pairwise, the next by every choice; all others
 compile with the defaults."""
 

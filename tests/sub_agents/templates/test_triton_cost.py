@@ -69,6 +69,25 @@ def scaled_groups(rows: int, width: int) -> LoopProgram:
     )
 
 
+def running_total(rows: int, columns: int, twice: bool = False) -> LoopProgram:
+    """The running total of rows of float32, or the running total of that."""
+    totals = [Statement(name="s", op="scan_sum", args=("a", False), dtype="float32")]
+    if twice:
+        totals.append(Statement(name="t", op="scan_sum", args=("s", False), dtype="float32"))
+    return LoopProgram(
+        name="totals",
+        space=(rows, columns),
+        reduced=(False, True),
+        loads=(Load(name="a", value="x", dtype="float32", strides=(columns, 1)),),
+        body=tuple(totals),
+        stores=(Store(name=totals[-1].name, value="y", dtype="float32", strides=(columns, 1)),),
+    )
+
+
+def scan_defaults(program: LoopProgram) -> dict[str, Any]:
+    return {slot.name: slot.default for slot in template("triton_scan").slots(program, {}, H200)}
+
+
 def test_the_heavy_operand_decides_which_way_memory_runs() -> None:
     shape = row_shape(masked_sum(96, 2047, 1024), {})
     assert shape.strided
@@ -114,3 +133,34 @@ def test_a_tile_is_multiplied_by_the_inverse_of_what_is_constant_along_it() -> N
     assert code.divides_by_fewer(division)
     assert "tl.div_rn" in code.statement_line(division)
     assert " * (tl.div_rn(" in code.statement_line(division)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(333, 20011), (1, 2**20), (16, 65536), (132, 100_000)])
+def test_few_long_rows_are_shared_out_for_running_totals(rows: int, columns: int) -> None:
+    program = running_total(rows, columns)
+    defaults = scan_defaults(program)
+    assert defaults["split"] > 1
+    assert template("triton_scan").legal(program, defaults, {}, H200)
+    shared = estimate("triton_scan", program)
+    assert 1.1 * shared < estimate("triton_scan", program, split=1, block_size=4096, num_warps=16)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8192, 4096), (2000, 20011)])
+def test_running_totals_of_many_rows_are_not_shared_out(rows: int, columns: int) -> None:
+    program = running_total(rows, columns)
+    defaults = scan_defaults(program)
+    assert "split" not in defaults
+    assert not template("triton_scan").legal(program, {**defaults, "split": 4}, {}, H200)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 20011), (3, 0)])
+def test_nothing_has_an_estimate(rows: int, columns: int) -> None:
+    assert estimate("triton_scan", running_total(rows, columns)) > 0
+    plan = loop_of(examples.softmax(rows, columns))
+    assert all(estimate(name, plan) > 0 for name in ("triton_row_persistent", "triton_row_looped"))
+
+
+def test_short_rows_and_running_totals_of_running_totals_are_walked_whole() -> None:
+    assert scan_defaults(running_total(3, 4096))["split"] == 1
+    assert "split" not in scan_defaults(running_total(3, 700))
+    assert "split" not in scan_defaults(running_total(1, 2**20, twice=True))

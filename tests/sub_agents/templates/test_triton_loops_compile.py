@@ -16,7 +16,7 @@ def test_default_settings_compile_for_sm_90_without_spilling(template: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("template", [name for name in TEMPLATES if name != "triton_scan"])
+@pytest.mark.parametrize("template", TEMPLATES)
 def test_a_pairwise_cover_of_legal_settings_compiles_for_sm_90(template: str) -> None:
     facts = found("pairwise")[template]
     assert len(facts) > 20
