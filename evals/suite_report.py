@@ -5,7 +5,7 @@ which nothing was verified, counts as not solved.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +17,7 @@ from ..state.errors import InvalidInput
 from ..state.scores import ProblemScore, fast_p, geometric_mean
 from ..state.trajectory import Result
 from .result_file import locked, write_whole
-from .suite import SUITE, Family, SuiteProblem
+from .suite import SUITE, WIDER, Family, SuiteProblem
 
 # What a row says for each outcome of a run.
 STATUS = {"verified": "passed", "estimated": "unverified", "nothing": "nothing_passed"}
@@ -113,11 +113,17 @@ def row_of(problem: SuiteProblem, result: Result, source_id: str, commit: str) -
     )
 
 
+def measured_of(names: Collection[str]) -> tuple[SuiteProblem, ...]:
+    """The problems that a file with rows of these names is about: the suite, or all those wider than it."""
+    return WIDER if names and set(names) <= {problem.name for problem in WIDER} else SUITE
+
+
 def summary(rows: Iterable[SuiteRow]) -> dict[str, Any]:
     """The scores over the suite. `geomean_speedup` and `median_sol_fraction` are over the problems that passed."""
     by_name = {row.name: row for row in rows}
-    found = [by_name[problem.name] for problem in SUITE if problem.name in by_name]
-    missing = [ProblemScore(correct=False)] * (len(SUITE) - len(found))
+    whole = measured_of(by_name)
+    found = [by_name[problem.name] for problem in whole if problem.name in by_name]
+    missing = [ProblemScore(correct=False)] * (len(whole) - len(found))
     passed = [row for row in found if row.status == "passed"]
     scores: dict[str, Any] = {}
     for suffix, field in (
@@ -133,7 +139,7 @@ def summary(rows: Iterable[SuiteRow]) -> dict[str, Any]:
         **scores,
         "geomean_speedup": round(geometric_mean(row.speedup for row in passed if row.speedup is not None), 4),
         "median_sol_fraction": round(median(fractions), 4) if fractions else None,
-        "problems_in_suite": len(SUITE),
+        "problems_in_suite": len(whole),
         "problems_run": len(found),
         "problems_passed": len(passed),
         "verdicts": {verdict: sum(row.verdict == verdict for row in passed) for verdict in ("win", "tie", "loss")},
@@ -143,7 +149,7 @@ def summary(rows: Iterable[SuiteRow]) -> dict[str, Any]:
 
 def dump(report: SuiteReport) -> str:
     """JSON text: scores first, then conditions, then `problems`, in the suite's order."""
-    place = {problem.name: number for number, problem in enumerate(SUITE)}
+    place = {problem.name: number for number, problem in enumerate((*SUITE, *WIDER))}
     rows = sorted(report.rows, key=lambda row: place.get(row.name, len(place)))
     content = {**summary(rows), **report.model_dump(mode="json", exclude={"rows"})}
     content["commits"] = sorted({row.commit for row in rows})

@@ -20,12 +20,14 @@ from .suite_tables import models_table, suite_table, summary_table
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
-SUITE_FILE = "suite-h200.json"
+SUITE_FILE, WIDER_FILE = "suite-h200.json", "wider-h200.json"
 MARKED = re.compile(r"(<!-- table:(?P<name>\w+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 
 TABLES: dict[str, tuple[Callable[[Path], str], str | Path]] = {
     "suite": (suite_table, SUITE_FILE),
     "summary": (summary_table, SUITE_FILE),
+    "wider": (suite_table, WIDER_FILE),
+    "wider_summary": (summary_table, WIDER_FILE),
     "harness": (harness_table, "harness-h200.json"),
     "museum": (museum_table, "exploits-h200.json"),
     "endurance": (endurance_table, "endurance-h200.json"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.evals.suite import SUITE
+from warpsmith.evals.suite import SUITE, WIDER
 from warpsmith.evals.suite_report import SuiteReport, SuiteRow, dump, load, merged, save, summary
 from warpsmith.state.errors import InvalidInput
 
@@ -41,6 +41,13 @@ def test_a_problem_that_was_not_run_counts_as_not_solved() -> None:
 
 def test_a_row_of_a_problem_outside_the_suite_counts_for_nothing() -> None:
     assert summary([passed("somebody_elses", 9.0)])["fast_0"] == 0.0
+
+
+def test_rows_of_wider_problems_are_scored_over_those() -> None:
+    scores = summary([passed(WIDER[0].name, 1.5)])
+    assert scores["problems_in_suite"] == len(WIDER)
+    assert scores["fast_1"] == round(1 / len(WIDER), 4)
+    assert summary([passed(WIDER[0].name, 1.5), passed(NAMES[0], 1.5)])["problems_in_suite"] == COUNT
 
 
 def test_a_fallback_to_pytorch_is_correct_but_never_fast() -> None:
