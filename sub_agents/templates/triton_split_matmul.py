@@ -17,7 +17,7 @@ from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import Pace, extent, fold, large, operand_dtype, product_ms, worthwhile
-from .triton_matmul import INTERPRETED_DOT
+from .triton_matmul import DEVICE_DOT
 from .triton_matmul_operands import descriptors_possible
 from .triton_matmul_settings import best_tile, epilogue_bytes, epilogue_slot, residents
 from .triton_matmul_source import (
@@ -164,7 +164,7 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
     argument_of |= {"a_scales_ptr": "a_scales", "b_scales_ptr": "b_scales"}
     for planes, tile in (("a_planes", setting["tile_m"]), ("b_planes", setting["tile_n"])):
         argument_of[planes] = f"TensorDescriptor.from_tensor({planes}, [{tile}, {setting['tile_k']}])"
-    interpreted = (INTERPRETED_DOT["bfloat16"],) if half == "bfloat16" else ()
+    interpreted = (DEVICE_DOT["bfloat16"],) if half == "bfloat16" else ()
     return {
         **setting,
         "name": program.name,
