@@ -180,7 +180,7 @@ def _adaptive(op: Operator) -> Tensor:
 
 @expands("conv1d", "conv2d", "conv3d")
 def _convolution(op: Operator) -> Tensor:
-    """A window of its own for each channel, all channels at a point, or a product of weights and windows."""
+    """Small windows of each channel by itself, all channels at a point, or a product of weights and windows."""
     graph, x, weight, bias = op.graph, op.tensor(0), op.tensor(1, "weight"), op.arg(2, "bias")
     count = int(op.name[len("conv")])
     if len(x.shape) != count + 2 or not is_float(op.dtype) or isinstance(op.arg(4, "padding", 0), str):
@@ -193,10 +193,8 @@ def _convolution(op: Operator) -> Tensor:
     e = Arithmetic(graph, op.dtype)
     if all((axis.size, axis.stride, axis.padding) == (1, 1, 0) for axis in axes) and groups == 1:
         total = _at_points(op, x, weight)
-    elif groups == x.shape[1] == weight.shape[0]:
-        windows = Windows(graph, x, axes)
-        written = _written_out if windows.count <= MOST_WRITTEN_OUT else _weighted_sum
-        total = written(e, windows, weight, op.shape)
+    elif groups == x.shape[1] == weight.shape[0] and math.prod(sizes) <= MOST_WRITTEN_OUT:
+        total = _written_out(e, Windows(graph, x, axes), weight, op.shape)
     else:
         total = _windows_by_weights(op, x, weight, axes)
     shaped = graph.reshape(bias, (1, weight.shape[0], *[1] * count)) if isinstance(bias, Tensor) else None
@@ -238,14 +236,3 @@ def _written_out(e: Arithmetic, windows: Windows, weight: Tensor, shape: tuple[S
     for term in terms[1:]:
         total = e("add", total, term)
     return total
-
-
-def _weighted_sum(e: Arithmetic, windows: Windows, weight: Tensor, shape: tuple[Size, ...]) -> Tensor:
-    graph, count = e.graph, len(windows.axes)
-    elements, guard = windows.spread()
-    inner = [axis.size for axis in windows.axes]
-    parted = (*shape[:2], *inner, *shape[2:])
-    factor = graph.reshape(weight, (1, shape[1], *inner, *[1] * count))
-    product_of = e("mul", graph.reshape(guarded(graph, guard, elements, 0.0), parted), factor)
-    dims = range(2, 2 + count)
-    return graph.squeeze(reduced(graph, "reduce_sum", product_of, dims, e.wide), dims)

@@ -13,6 +13,7 @@ from .cuda_expression import Printer, read
 from .cuda_render import Host, Kernel, kernel_text
 from .cuda_types import BYTES, STORAGE
 from .matmul_program import symbols
+from .triton_expression import HALVES
 from .triton_matmul_source import environment, output_line, shape_source, terms, written_out
 
 Values = Mapping[str, tuple[tuple[Size, ...], str]]
@@ -61,7 +62,8 @@ def epilogue(program: MatmulProgram) -> Epilogue:
     names |= {statement.name: f"v_{statement.name}" for statement in program.body}
     known = {"acc": "float32", "acc_1": "float32"} | {load.name: load.dtype for load in program.loads}
     known |= {statement.name: statement.dtype for statement in program.body}
-    printer = Printer(dtypes=known, names=names)
+    # What is rounded to a half type in the end may use the hardware's approximations.
+    printer = Printer(dtypes=known, names=names, fast_math=all(store.dtype in HALVES for store in program.stores))
     body = [f"const auto v_{load.name} = {read(load.dtype, _element(load))};" for load in program.loads]
     body += [printer.declaration(statement) for statement in program.body]
     indices = [*(f"batch_{axis}" for axis in range(len(program.batch))), "row", "column"]

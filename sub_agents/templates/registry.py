@@ -3,6 +3,8 @@
 from ...state.candidate import Language
 from ..kernel_source import Template
 from .cuda_column import CudaColumn
+from .cuda_convolution import CudaConvolution
+from .cuda_depthwise import CudaDepthwise
 from .cuda_matmul import CudaMatmul
 from .cuda_matmul_hopper import CudaMatmulHopper
 from .cuda_matmul_small import CudaMatmulSmall
@@ -49,6 +51,8 @@ _TEMPLATES: dict[Language, tuple[Template, ...]] = {
         CudaSplitReduction(),
         CudaRowLooped(),
         CudaMatmulSmall(),
+        CudaConvolution(),
+        CudaDepthwise(),
         CudaMatmulHopper(),
         CudaMatmul(),
         CudaMatvec(),

@@ -226,11 +226,17 @@ def span(strides: Iterable[Size], sizes: Iterable[Size], offset: Size) -> str | 
 
 def index_type(program: MatmulProgram) -> str:
     """32-bit offsets unless a tensor reaches past 2^31 elements: decided at each call where sizes are symbolic."""
+    wide = wide_when(program)
+    return {"True": "tl.int64", "False": "tl.int32"}.get(wide, f"tl.int64 if {wide} else tl.int32")
+
+
+def wide_when(program: MatmulProgram) -> str:
+    """Python for whether a tensor reaches past 2^31 elements."""
     spans = _spans(program) + ([] if program.scores is None else _spans(program.scores))
     if any(isinstance(each, int) and each >= 2**31 for each in spans):
-        return "tl.int64"
+        return "True"
     free = [each for each in spans if isinstance(each, str)]
-    return f"tl.int64 if max({', '.join(dict.fromkeys(free))}, 0) >= 2**31 else tl.int32" if free else "tl.int32"
+    return f"max({', '.join(dict.fromkeys(free))}, 0) >= 2**31" if free else "False"
 
 
 def _spans(program: MatmulProgram) -> list[str | int]:

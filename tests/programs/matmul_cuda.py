@@ -32,9 +32,10 @@ def emulated(source: KernelSource) -> tuple[Any, Any]:
     """The host function with tensor-core instructions emulated too, and the torch that it runs on."""
     extra = EXTRA.read_text().replace("#pragma once", "")
     # Which operands a warpgroup product transposes, and its element type, stand in its text.
-    wgmma = re.search(r"f32\.(f16|bf16)\.\w+ .*?p, 1, 1, (\d), (\d);", source.code, re.DOTALL)
+    wgmma = re.search(r"f32\.(f16|bf16|tf32)\.\w+ .*?p, 1, 1(?:, (\d), (\d))?;", source.code, re.DOTALL)
     if wgmma:
-        flags = {"BFLOAT16": int(wgmma[1] == "bf16"), "A_TRANSPOSED": wgmma[2], "B_TRANSPOSED": wgmma[3]}
+        flags = {"BFLOAT16": int(wgmma[1] == "bf16"), "TF32": int(wgmma[1] == "tf32")}
+        flags |= {"A_TRANSPOSED": wgmma[2] or 0, "B_TRANSPOSED": wgmma[3] or 0}
         extra = "".join(f"#define EMULATED_{name} {flag}\n" for name, flag in flags.items()) + extra
     cupy = SimpleNamespace(**vars(emulation.fake_cupy()))
     cupy.RawModule = lambda *, code, options=(): emulation.Module(code, options, extra)

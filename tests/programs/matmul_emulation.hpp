@@ -108,27 +108,38 @@ struct Product { float* sums; int count; bool accumulate; unsigned long long a, 
 static std::map<Fiber*, std::vector<std::vector<Product>>> products;
 static std::map<Fiber*, std::vector<Product>> open_products;
 
+// Without swizzling (the upper two bits) a word of 16 bytes of k lies behind that of the next outer element.
 inline float tile_element(unsigned long long descriptor, int outer, int k, bool transposed) {
+    constexpr int BYTES = EMULATED_TF32 ? 4 : 2, PACK = 16 / BYTES;
     const unsigned address = unsigned(descriptor & 0x3fff) << 4, panel = unsigned(descriptor >> 16 & 0x3fff) << 4;
     const unsigned step = unsigned(descriptor >> 32 & 0x3fff) << 4;
-    const unsigned place = transposed ? outer / 64 * panel + k / 8 * step + k % 8 * 128 + outer % 64 * 2
-                                      : outer / 8 * step + outer % 8 * 128 + k * 2;
+    const bool plain = descriptor >> 62 == 0;
+    const unsigned place = plain        ? outer / 8 * step + outer % 8 * 16 + k / PACK * panel + k % PACK * BYTES
+                           : transposed ? outer / 64 * panel + k / 8 * step + k % 8 * 128 + outer % 64 * 2
+                                        : outer / 8 * step + outer % 8 * 128 + k * 2;
     // Swizzling acts on address bits: the 16-byte word within 128 bytes is exclusive-ored with the row of eight.
-    const unsigned linear = address + place, swizzled = linear ^ (linear >> 7 & 7) << 4;
+    const unsigned linear = address + place, swizzled = plain ? linear : linear ^ (linear >> 7 & 7) << 4;
+    const auto* source = static_cast<unsigned char*>(dynamic_shared()) + swizzled;
+    if (EMULATED_TF32) {
+        unsigned word;
+        memcpy(&word, source, 4);
+        return __uint_as_float(word & ~0x1fffu);
+    }
     unsigned short bits;
-    memcpy(&bits, static_cast<unsigned char*>(dynamic_shared()) + swizzled, 2);
+    memcpy(&bits, source, 2);
     return EMULATED_BFLOAT16 ? __uint_as_float(unsigned(bits) << 16) : emulated_half_value(bits);
 }
 
 inline std::vector<float> product_sums(const Product& each) {
     const int thread = current->linear % 128, lane = thread % 32;
     std::vector<float> result(each.count);
-    float a[2][16];
+    constexpr int DEPTH = EMULATED_TF32 ? 8 : 16;
+    float a[2][DEPTH];
     for (int h = 0; h < 2; ++h)
-        for (int k = 0; k < 16; ++k) a[h][k] = tile_element(each.a, thread / 32 * 16 + lane / 4 + 8 * h, k, EMULATED_A_TRANSPOSED);
+        for (int k = 0; k < DEPTH; ++k) a[h][k] = tile_element(each.a, thread / 32 * 16 + lane / 4 + 8 * h, k, EMULATED_A_TRANSPOSED);
     for (int j = 0; j < each.count; ++j) {
         const int n = j / 4 * 8 + lane % 4 * 2 + j % 2;
-        for (int k = 0; k < 16; ++k) result[j] += a[j / 2 % 2][k] * tile_element(each.b, n, k, EMULATED_B_TRANSPOSED);
+        for (int k = 0; k < DEPTH; ++k) result[j] += a[j / 2 % 2][k] * tile_element(each.b, n, k, EMULATED_B_TRANSPOSED);
     }
     return result;
 }

@@ -118,6 +118,12 @@ case("patches", lambda self, x: F.unfold(x, 3), lambda: [draw(2, 3, 5, 6)])
 case("largest_and_where", lambda self, x: F.max_pool2d(x, 2, return_indices=True), lambda: [draw(2, 3, 6, 8)])
 layer("by_channel", lambda: nn.Conv2d(3, 3, 3, padding=1, groups=3), lambda: [draw(2, 3, 5, 6)])
 layer("by_channel_wide", lambda: nn.Conv1d(3, 3, 10, stride=2, groups=3), lambda: [draw(2, 3, 31)])
+layer("by_channel_large", lambda: nn.Conv2d(3, 3, 7, padding=3, groups=3), lambda: [draw(2, 3, 21, 38)])
+layer(
+    "by_channel_twice_over",
+    lambda: nn.Sequential(nn.Conv2d(4, 8, (3, 5), (2, 1), (1, 3), (2, 3), 4, bias=False), nn.SiLU()).half(),
+    lambda: [half(2, 4, 19, 40)],
+)
 
 # Running totals.
 case("added_up_masked", lambda self, x, m: (x * m).cumsum(1), lambda: [draw(3, 70), torch.rand(3, 70) > 0.5])
@@ -150,7 +156,19 @@ layer(
 layer("convolved_groups", lambda: nn.Conv2d(6, 4, 3, padding=1, groups=2), lambda: [draw(2, 6, 5, 6)])
 layer("convolved_1d", lambda: nn.Conv1d(3, 4, 5, padding=2), lambda: [draw(2, 3, 20)])
 layer("convolved_3d", lambda: nn.Conv3d(2, 3, (2, 3, 2), stride=2), lambda: [draw(2, 2, 4, 7, 6)])
+layer("convolved_in_slices", lambda: nn.Conv3d(9, 70, (3, 1, 2), (2, 1, 1), (2, 0, 1)), lambda: [draw(2, 9, 4, 9, 21)])
+layer("convolved_in_tiles", lambda: nn.Conv2d(20, 70, 3, stride=(2, 1), padding=1), lambda: [draw(2, 20, 23, 30)])
+layer("convolved_at_points", lambda: nn.Conv2d(9, 8, 1, stride=3, bias=False), lambda: [draw(1, 9, 8, 7)])
+layer("convolved_far", lambda: nn.Conv1d(12, 16, 3, padding=40, dilation=40), lambda: [draw(2, 12, 300)])
+case(
+    "convolved_beside",
+    lambda self, x: (F.conv2d(x, self.weight, padding=2) + x).relu(),
+    lambda: [half(3, 72, 6, 70)],
+    weight=lambda: half(72, 72, 5, 5),
+)
 layer("convolved_halves", lambda: nn.Conv2d(4, 5, 3, padding=1).half(), lambda: [half(2, 4, 5, 6)])
+layer("convolved_in_pairs", lambda: nn.Conv2d(12, 9, (3, 4), 2, (0, 3)).half(), lambda: [half(2, 12, 7, 22)])
+layer("convolved_in_even_pairs", lambda: nn.Conv2d(5, 9, 3, (1, 2), 2).half(), lambda: [half(2, 5, 7, 40)])
 layer("convolved_permuted", lambda: nn.Conv2d(3, 4, 3), lambda: [draw(2, 8, 9, 3).permute(0, 3, 1, 2)])
 
 # At every place.

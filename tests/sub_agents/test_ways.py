@@ -78,6 +78,15 @@ def test_cuda_takes_up_what_has_kernels_in_it() -> None:
     assert {by_library(each) for each in made} == {False, True}
 
 
+def test_a_rewriting_tries_both_whatever_the_seeds_were_made_by() -> None:
+    """A template of the second language may be what makes a convolution of one's own pay."""
+    seed = next(each for each in TritonWriter().propose(brief("convolution"), 4) if by_library(each))
+    asked = brief("convolution", language="cuda", directive="rewrite", seeds=[scored(seed)])
+    made = CudaWriter().propose(asked, 4)
+    assert [by_library(each) for each in made] == [False, True, False, True]
+    assert made[0].template.startswith("cuda_convolution")
+
+
 def test_without_convolutions_there_is_one_way() -> None:
     assert plan("pooling").apart is None
     assert plan("convolution").apart is not None

@@ -1,0 +1,45 @@
+"""Convolutions of each channel by itself in CUDA: emulated on the CPU, and compiled for sm_90."""
+
+import pytest
+from programs.convolution_run import errors, planned, settings
+from programs.matmul_cuda import compiled
+from programs.moving import moving
+from programs.moving_run import special
+from programs.sheets import H200
+
+from warpsmith.state.program import LoopProgram
+from warpsmith.sub_agents.templates.cuda_depthwise import CudaDepthwise
+
+TEMPLATE = CudaDepthwise()
+
+
+@pytest.mark.parametrize("name", ["by_channel_wide", "by_channel_large", "by_channel_twice_over"])
+def test_every_geometry_is_right_in_emulation(name: str) -> None:
+    """Strips that end below the last row, several tiles, strides, dilation, several results a channel."""
+    found = list(errors(TEMPLATE, name, 3))
+    assert len(found) == 4
+    most = 1e-3 if name == "by_channel_twice_over" else 1e-6
+    assert not [each for each in found if not isinstance(each[1], float) or each[1] > most]
+
+
+def test_settings_of_a_large_one_compile_without_spilling() -> None:
+    plan, step = planned("depthwise_convolution")
+    values = {value: (each.shape, each.dtype) for value, each in plan.values.items()}
+    for setting in settings(TEMPLATE, plan, step, 4):
+        assert TEMPLATE.legal(step, setting, plan.hints, H200)
+        (found,) = compiled(TEMPLATE.render(step, setting, values), 1, {"WIDE": 0}).values()
+        assert not found["spills"], setting
+
+
+def test_a_strip_is_as_long_as_wastes_least() -> None:
+    """Of 56 rows: four strips of 14, where three of 16 would leave 8 rows to a fourth."""
+    plan, step = planned("depthwise_convolution")
+    assert {slot.name: slot.default for slot in TEMPLATE.slots(step, plan.hints, H200)}["strip"] == 14
+
+
+def test_small_windows_of_each_channel_are_written_out_and_others_products() -> None:
+    small, _ = moving("by_channel")
+    assert all(isinstance(step, LoopProgram) for step in small.steps)
+    (step,) = special(moving("by_channel_large")[0])
+    assert TEMPLATE.fits(step, {})
+    assert not TEMPLATE.fits(special(moving("convolved")[0])[0], {})
