@@ -27,9 +27,9 @@ class Expanded:
 CONTIGUOUS_VIEWS = ("aten.view.default", "aten._unsafe_view.default")
 
 
-def expand(lowered: LoweredGraph, left: frozenset[str] = frozenset()) -> Expanded:
-    """Expands every node, in order; those named in `left` stay in PyTorch."""
-    expander = _Expander(lowered, left)
+def expand(lowered: LoweredGraph, left: frozenset[str] = frozenset(), apart: bool = False) -> Expanded:
+    """Expands every node, in order; those named in `left` stay in PyTorch, and for a plan `apart` convolutions."""
+    expander = _Expander(lowered, left, apart)
     for node in lowered.nodes:
         expander.visit(node)
     return expander.found()
@@ -43,9 +43,9 @@ def _names(lowered: LoweredGraph) -> frozenset[str]:
 
 
 class _Expander:
-    def __init__(self, lowered: LoweredGraph, left: frozenset[str]) -> None:
+    def __init__(self, lowered: LoweredGraph, left: frozenset[str], apart: bool) -> None:
         self.left = left
-        self.graph = Graph(_names(lowered))
+        self.graph = Graph(_names(lowered), apart)
         self.results: dict[str, Any] = {}
         self.nodes = {node.name: node for node in lowered.nodes}
         self.picks = [node for node in lowered.nodes if node.op == "getitem"]

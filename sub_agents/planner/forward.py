@@ -18,19 +18,18 @@ from .regions import CannotPlace, Grower, Region
 from .strided import base_of, strided
 from .tensors import Call, Tensor
 
-CONVOLUTIONS = ("aten.conv1d.", "aten.conv2d.", "aten.conv3d.")
 ATTENTION = "aten.scaled_dot_product_attention."
 
 
 def plan_apart(lowered: LoweredGraph, forward: ForwardPlan) -> ForwardPlan | None:
-    """As `forward`, with convolutions and calls of attention left to PyTorch, and other attention in kernels for its
-    parts. None where it has neither, or where no kernel is left.
+    """As `forward`, with most convolutions and calls of attention left to PyTorch, and other attention in kernels for
+    its parts. None where it has neither, or where no kernel is left.
     """
     products = [step for step in forward.steps if isinstance(step, MatmulProgram)]
     if all(step.b.windows is None and step.scores is None for step in products):
         return None
-    left = frozenset(n.name for n in lowered.nodes if n.op.startswith((*CONVOLUTIONS, ATTENTION)))
-    found = _plan(lowered, left, fuses=False)
+    left = frozenset(n.name for n in lowered.nodes if n.op.startswith(ATTENTION))
+    found = _plan(lowered, left, apart=True)
     return found if any(isinstance(step, (LoopProgram, MatmulProgram)) for step in found.steps) else None
 
 
@@ -39,11 +38,11 @@ def forward_plan(lowered: LoweredGraph, left_out: frozenset[str] = frozenset()) 
 
     Raises Unplannable with one line saying why there are none.
     """
-    found = _plan(lowered, left_out, fuses=True)
+    found = _plan(lowered, left_out, apart=False)
     called = [n.name for n in lowered.nodes if n.op.startswith(ATTENTION) and n.name not in left_out]
     # PyTorch's own attention does not write its scores; kernels that do are no match for it.
     apart = frozenset(name for name in called if _writes_scores(found, name))
-    return _plan(lowered, left_out | apart, fuses=True) if apart else found
+    return _plan(lowered, left_out | apart, apart=False) if apart else found
 
 
 def _writes_scores(plan: ForwardPlan, call: str) -> bool:
@@ -53,13 +52,13 @@ def _writes_scores(plan: ForwardPlan, call: str) -> bool:
     return any(s.op == "reduce_max" and own.fullmatch(s.name) for loop in loops for s in loop.body)
 
 
-def _plan(lowered: LoweredGraph, left_out: frozenset[str], fuses: bool) -> ForwardPlan:
+def _plan(lowered: LoweredGraph, left_out: frozenset[str], apart: bool) -> ForwardPlan:
     if lowered.unsupported:
         raise Unplannable(lowered.unsupported)
     left = set(left_out)
     while True:
         try:
-            return _Assembly(lowered, expand(lowered, frozenset(left)), fuses).plan()
+            return _Assembly(lowered, expand(lowered, frozenset(left), apart), fuses=not apart).plan()
         except CannotPlace as reason:
             if reason.origin in left:
                 raise Unplannable(f"{reason.origin}: {reason}") from reason

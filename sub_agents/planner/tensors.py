@@ -87,7 +87,9 @@ class Call:
 class Graph:
     """Makes tensors, in execution order. No new one gets a name that is `taken`."""
 
-    def __init__(self, taken: frozenset[str] = frozenset()) -> None:
+    def __init__(self, taken: frozenset[str] = frozenset(), apart: bool = False) -> None:
+        self.apart = apart
+        """Whether convolutions are PyTorch's, and attention its own or in parts."""
         self.tensors: list[Tensor] = []
         self.calls: list[Call] = []
         self._counts: dict[str, int] = {}

@@ -180,7 +180,11 @@ def _adaptive(op: Operator) -> Tensor:
 
 @expands("conv1d", "conv2d", "conv3d")
 def _convolution(op: Operator) -> Tensor:
-    """Small windows of each channel by itself, all channels at a point, or a product of weights and windows."""
+    """All channels at a point, or a product of weights and windows.
+
+    Beside PyTorch's library, only small windows of each channel by itself are kernels, and written out: it is not good
+    at those.
+    """
     graph, x, weight, bias = op.graph, op.tensor(0), op.tensor(1, "weight"), op.arg(2, "bias")
     count = int(op.name[len("conv")])
     if len(x.shape) != count + 2 or not is_float(op.dtype) or isinstance(op.arg(4, "padding", 0), str):
@@ -191,10 +195,12 @@ def _convolution(op: Operator) -> Tensor:
     geometry = (sizes, *(each(op.arg(i, name), count, default) for i, name, default in _GEOMETRY))
     axes, groups = axes_of(x, op.shape, count, geometry), whole(op.arg(6, "groups", 1))
     e = Arithmetic(graph, op.dtype)
-    if all((axis.size, axis.stride, axis.padding) == (1, 1, 0) for axis in axes) and groups == 1:
-        total = _at_points(op, x, weight)
-    elif groups == x.shape[1] == weight.shape[0] and math.prod(sizes) <= MOST_WRITTEN_OUT:
+    if graph.apart and (groups != x.shape[1] or groups != weight.shape[0] or math.prod(sizes) > MOST_WRITTEN_OUT):
+        raise Uncovered("a convolution by PyTorch's library")
+    if graph.apart:
         total = _written_out(e, Windows(graph, x, axes), weight, op.shape)
+    elif all((axis.size, axis.stride, axis.padding) == (1, 1, 0) for axis in axes) and groups == 1:
+        total = _at_points(op, x, weight)
     else:
         total = _windows_by_weights(op, x, weight, axes)
     shaped = graph.reshape(bias, (1, weight.shape[0], *[1] * count)) if isinstance(bias, Tensor) else None

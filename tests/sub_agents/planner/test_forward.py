@@ -297,7 +297,7 @@ def test_what_moves_what_windows_read_and_what_attends_is_left_to_no_library(nam
 
 @pytest.mark.parametrize(
     ("name", "kernels"),
-    [("joined", 1), ("stacked", 1), ("padded", 1), ("largest_of_relu", 1), ("by_channel", 1), ("embedded_norm", 1)],
+    [("joined", 1), ("stacked", 1), ("padded", 1), ("largest_of_relu", 1), ("embedded_norm", 1)],
 )
 def test_what_is_moved_is_computed_where_it_is_written(name: str, kernels: int) -> None:
     plan, _, _ = planned(name)

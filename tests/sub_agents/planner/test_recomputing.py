@@ -2,10 +2,14 @@
 
 import pytest
 from programs.moving import moving
+from programs.references import CASES
 
 from warpsmith.state.program import LoopProgram, MatmulProgram
+from warpsmith.sub_agents.planner import forward_plan
+from warpsmith.sub_agents.planner.forward import plan_apart
 from warpsmith.sub_agents.planner.recomputing import MOST_CHAINED, Recomputing
 from warpsmith.sub_agents.planner.tensors import Graph
+from warpsmith.tools.worker.lowering import lower
 
 HEAVY = ("erf", "exp", "tanh", "sigmoid")
 
@@ -32,7 +36,11 @@ def test_a_cheap_one_is_computed_where_it_is_read(name: str) -> None:
 
 def test_windows_over_windows_are_kernels_one_after_the_other() -> None:
     assert [sum(bool(s.table) for s in step.body) for step in steps("largest_thrice")] == [9, 9, 9]
-    assert [sum(bool(s.table) for s in step.body) for step in steps("by_channel_twice")] == [9, 9]
+    lowered = lower(*CASES["by_channel_twice"]())
+    apart = plan_apart(lowered, forward_plan(lowered))
+    assert apart is not None
+    loops = [step for step in apart.steps if isinstance(step, LoopProgram)]
+    assert [sum(bool(s.table) for s in step.body) for step in loops] == [9, 9]
 
 
 def test_what_a_product_adds_from_elsewhere_does_not_take_its_epilogue_away() -> None:

@@ -5,10 +5,14 @@ from programs.convolution_run import errors, planned, settings
 from programs.matmul_cuda import compiled
 from programs.moving import moving
 from programs.moving_run import special
+from programs.references import CASES
 from programs.sheets import H200
 
 from warpsmith.state.program import LoopProgram
+from warpsmith.sub_agents.planner import forward_plan
+from warpsmith.sub_agents.planner.forward import plan_apart
 from warpsmith.sub_agents.templates.cuda_depthwise import CudaDepthwise
+from warpsmith.tools.worker.lowering import lower
 
 TEMPLATE = CudaDepthwise()
 
@@ -37,9 +41,15 @@ def test_a_strip_is_as_long_as_wastes_least() -> None:
     assert {slot.name: slot.default for slot in TEMPLATE.slots(step, plan.hints, H200)}["strip"] == 14
 
 
-def test_small_windows_of_each_channel_are_written_out_and_others_products() -> None:
-    small, _ = moving("by_channel")
-    assert all(isinstance(step, LoopProgram) for step in small.steps)
-    (step,) = special(moving("by_channel_large")[0])
+def test_only_beside_the_library_small_windows_are_written_out() -> None:
+    """Three by three of a channel: a product in the plan itself, statements of a loop in the one apart."""
+    lowered = lower(*CASES["by_channel"]())
+    plan = forward_plan(lowered)
+    (step,) = special(plan)
     assert TEMPLATE.fits(step, {})
+    apart = plan_apart(lowered, plan)
+    assert apart is not None
+    assert all(isinstance(step, LoopProgram) for step in apart.steps)
+    large = lower(*CASES["by_channel_large"]())
+    assert plan_apart(large, forward_plan(large)) is None
     assert not TEMPLATE.fits(special(moving("convolved")[0])[0], {})
