@@ -164,8 +164,8 @@ def _staged_bytes(setting: Setting) -> int:
 
 
 def _most_bytes(setting: Setting) -> int:
-    """Shared memory that a block may take."""
-    return MOST_SHARED_BYTES // int(setting["residents"])
+    """Shared memory that a block may take; the system keeps a kilobyte of each."""
+    return 228 * 1024 // int(setting["residents"]) - 1024
 
 
 def _tile_arguments(shape: Shape, setting: Setting) -> tuple[int, ...]:

@@ -19,7 +19,8 @@ from .cuda_types import STORAGE
 from .matmul_program import epilogue_bytes_moved, epilogue_steps, extent, fold, symbols, tiled_dtype
 from .triton_matmul_source import Values, terms, wide_when, written_out
 
-MOST_SHARED_BYTES = 46 * 1024
+MOST_SHARED_BYTES = 48 * 1024
+"""Without asking for more; a tile and the weights share it."""
 MOST_UNROLLED = 3000
 """Multiplications up to which a strip's are written out."""
 
@@ -63,7 +64,7 @@ class CudaDepthwise:
         hints: dict[str, int],
         device: DeviceSheet,
     ) -> bool:
-        """The largest tile fits shared memory, and a strip's windows fit registers."""
+        """The largest tile and the weights fit shared memory, and a strip's windows fit registers."""
         assert isinstance(program, MatmulProgram)
         shape, strip = Shape.of(fold(program)), int(setting["strip"])
         span = (strip - 1) * shape.axes[0].stride + (shape.axes[0].taps - 1) * shape.axes[0].dilation + 1
@@ -108,7 +109,7 @@ def _shared_bytes(shape: Shape, setting: Setting) -> int:
         (size - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1
         for size, axis in zip(_tile(shape, setting), shape.axes, strict=True)
     ]
-    return 4 * sides[0] * sides[1]
+    return 4 * (sides[0] * sides[1] + shape.axes[0].taps * shape.axes[1].taps)
 
 
 def _context(program: MatmulProgram, shape: Shape, setting: Setting, around: Epilogue) -> dict[str, Any]:

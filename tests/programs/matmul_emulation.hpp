@@ -1,5 +1,6 @@
 // Tensor-core and asynchronous-copy instructions on the CPU, for cuda_emulation.hpp: collective over a warp's fibers.
-// Copies happen when their thread waits for them, as late as the hardware may: a missing wait reads poison.
+// Copies happen when their thread waits for them, as late as the hardware may, and leave poison until then: a missing wait
+// reads it, and so does a product whose tile they overwrite too early.
 #pragma once
 #include <functional>
 #include <map>
@@ -17,6 +18,7 @@ inline void copy_later(void* target, const void* source, int size, int bytes) {
         fprintf(stderr, "misaligned asynchronous copy of %d bytes\n", size);
         abort();
     }
+    memset(target, 0xff, size);
     copies[current].open.push_back([=] {
         memset(target, 0, size);
         memcpy(target, source, bytes);

@@ -1,12 +1,14 @@
 """Convolutions of each channel by itself in CUDA: emulated on the CPU, and compiled for sm_90."""
 
 import pytest
+import torch
 from programs.convolution_run import errors, planned, settings
 from programs.matmul_cuda import compiled
 from programs.moving import moving
 from programs.moving_run import special
 from programs.references import CASES
 from programs.sheets import H200
+from torch import nn
 
 from warpsmith.state.program import LoopProgram
 from warpsmith.sub_agents.planner import forward_plan
@@ -39,6 +41,16 @@ def test_a_strip_is_as_long_as_wastes_least() -> None:
     """Of 56 rows: four strips of 14, where three of 16 would leave 8 rows to a fourth."""
     plan, step = planned("depthwise_convolution")
     assert {slot.name: slot.default for slot in TEMPLATE.slots(step, plan.hints, H200)}["strip"] == 14
+
+
+def test_weights_of_large_windows_are_counted_as_shared_memory() -> None:
+    """A tile of 45504 bytes and 31 x 31 weights are more than a block gets without asking."""
+    module = nn.Conv2d(2, 2, 31, padding=15, groups=2)
+    plan = forward_plan(lower(module, [torch.randn(1, 2, 40, 128)]))
+    (step,) = special(plan)
+    setting = {"strip": 14, "most_rows": 32, "most_columns": 128, "warps": 8}
+    assert not TEMPLATE.legal(step, setting, plan.hints, H200)
+    assert TEMPLATE.legal(step, {**setting, "most_columns": 64}, plan.hints, H200)
 
 
 def test_only_beside_the_library_small_windows_are_written_out() -> None:
