@@ -182,8 +182,7 @@ def _adaptive(op: Operator) -> Tensor:
 def _convolution(op: Operator) -> Tensor:
     """All channels at a point, or a product of weights and windows.
 
-    Beside PyTorch's library, only small windows of each channel by itself are kernels, and written out: it is not good
-    at those.
+    Beside PyTorch's library, only windows of each channel by itself are kernels, as loops: it is not good at those.
     """
     graph, x, weight, bias = op.graph, op.tensor(0), op.tensor(1, "weight"), op.arg(2, "bias")
     count = int(op.name[len("conv")])
@@ -195,10 +194,12 @@ def _convolution(op: Operator) -> Tensor:
     geometry = (sizes, *(each(op.arg(i, name), count, default) for i, name, default in _GEOMETRY))
     axes, groups = axes_of(x, op.shape, count, geometry), whole(op.arg(6, "groups", 1))
     e = Arithmetic(graph, op.dtype)
-    if graph.apart and (groups != x.shape[1] or groups != weight.shape[0] or math.prod(sizes) > MOST_WRITTEN_OUT):
+    if graph.apart and not groups == x.shape[1] == weight.shape[0]:
         raise Uncovered("a convolution by PyTorch's library")
     if graph.apart:
-        total = _written_out(e, Windows(graph, x, axes), weight, op.shape)
+        windows = Windows(graph, x, axes)
+        written = _written_out if windows.count <= MOST_WRITTEN_OUT else _weighted_sum
+        total = written(e, windows, weight, op.shape)
     elif all((axis.size, axis.stride, axis.padding) == (1, 1, 0) for axis in axes) and groups == 1:
         total = _at_points(op, x, weight)
     else:
@@ -242,3 +243,14 @@ def _written_out(e: Arithmetic, windows: Windows, weight: Tensor, shape: tuple[S
     for term in terms[1:]:
         total = e("add", total, term)
     return total
+
+
+def _weighted_sum(e: Arithmetic, windows: Windows, weight: Tensor, shape: tuple[Size, ...]) -> Tensor:
+    graph, count = e.graph, len(windows.axes)
+    elements, guard = windows.spread()
+    inner = [axis.size for axis in windows.axes]
+    parted = (*shape[:2], *inner, *shape[2:])
+    factor = graph.reshape(weight, (1, shape[1], *inner, *[1] * count))
+    product_of = e("mul", graph.reshape(guarded(graph, guard, elements, 0.0), parted), factor)
+    dims = range(2, 2 + count)
+    return graph.squeeze(reduced(graph, "reduce_sum", product_of, dims, e.wide), dims)

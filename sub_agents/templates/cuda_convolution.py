@@ -23,10 +23,13 @@ from .cuda_types import BYTES, STORAGE
 from .matmul_program import epilogue_bytes_moved, epilogue_steps, extent, fold, symbols, tiled_dtype
 from .triton_matmul_source import Values, multiple_of, terms, wide_when, written_out
 
-MOST_SHARED_BYTES = 227 * 1024 - 1024
+MOST_SHARED_BYTES = 227 * 1024
+"""Of a block; a multiprocessor has a kilobyte more, and the system keeps one of each block."""
 LEAST_COLUMNS = 4
-FETCHED_A_CLOCK, STORED_A_CLOCK, BEGUN_CLOCKS = 4.0, 6.0, 3500
-"""Elements that a multiprocessor brings into shared memory, and out of it, a clock; what a block takes besides."""
+FETCHED_A_CLOCK = {False: 4.0, True: 6.0}
+"""Elements that a multiprocessor brings into shared memory a clock, one by one and in pairs."""
+STORED_A_CLOCK, BEGUN_CLOCKS = 6.0, 3500
+"""Elements that it brings out of it; what a block takes besides."""
 MULTIPLIED_A_CLOCK = {4: 1024, 8: 2048}
 """Products of TF32 and of halves that tensor cores of a multiprocessor add up, by channels in 16 bytes."""
 OVERLAPPED = {1: 1.0, 2: 0.8, 3: 0.8}
@@ -113,7 +116,7 @@ class CudaConvolution:
         *_, places, _, blocks = tiles.convolution_tile(height, width, *_tile_arguments(shape, setting))
         results = int(setting["tile_channels"]) * int(setting["tile_places"])
         channels = shape.blocks(setting) * int(setting["words"]) * shape.pack
-        clocks = places * shape.planes * channels * shape.deep.taps / FETCHED_A_CLOCK
+        clocks = places * shape.planes * channels * shape.deep.taps / FETCHED_A_CLOCK[shape.pairs]
         clocks += results * channels * shape.taps / (0.8 * MULTIPLIED_A_CLOCK[shape.pack])
         clocks += results / STORED_A_CLOCK + results * epilogue_steps(folded) / 128
         residents = int(setting["residents"])
@@ -145,6 +148,7 @@ def _settings(words: tuple[int, ...]) -> list[Setting]:
         (64, 64, 4),
         (128, 64, 8),
         (192, 128, 12),
+        (192, 192, 12),
     ]
     return [
         {"tile_channels": m, "tile_places": n, "warps": w, "weight_stages": 4, "residents": r, "words": each}
@@ -164,8 +168,8 @@ def _staged_bytes(setting: Setting) -> int:
 
 
 def _most_bytes(setting: Setting) -> int:
-    """Shared memory that a block may take; the system keeps a kilobyte of each."""
-    return 228 * 1024 // int(setting["residents"]) - 1024
+    """Shared memory that a block may take."""
+    return (MOST_SHARED_BYTES + 1024) // int(setting["residents"]) - 1024
 
 
 def _tile_arguments(shape: Shape, setting: Setting) -> tuple[int, ...]:

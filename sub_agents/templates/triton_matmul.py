@@ -151,7 +151,10 @@ class TritonMatmul:
             )
             made.append(load)
         if tiled_dtype(folded) == "float32":
-            made.append(PRECISION if folded.b.windows is None else CONVOLVED)
+            windows = folded.b.windows
+            # PyTorch takes TF32 for no convolution of each channel by itself.
+            alone = windows is None or (windows.channels == 1 and any(folded.a.strides[:-2]))
+            made.append(PRECISION if alone else CONVOLVED)
         return tuple(made)
 
     def legal(

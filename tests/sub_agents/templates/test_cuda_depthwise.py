@@ -14,6 +14,7 @@ from warpsmith.state.program import LoopProgram
 from warpsmith.sub_agents.planner import forward_plan
 from warpsmith.sub_agents.planner.forward import plan_apart
 from warpsmith.sub_agents.templates.cuda_depthwise import CudaDepthwise
+from warpsmith.sub_agents.templates.triton_matmul import TritonMatmul
 from warpsmith.tools.worker.lowering import lower
 
 TEMPLATE = CudaDepthwise()
@@ -53,15 +54,26 @@ def test_weights_of_large_windows_are_counted_as_shared_memory() -> None:
     assert TEMPLATE.legal(step, {**setting, "most_columns": 64}, plan.hints, H200)
 
 
-def test_only_beside_the_library_small_windows_are_written_out() -> None:
-    """Three by three of a channel: a product in the plan itself, statements of a loop in the one apart."""
-    lowered = lower(*CASES["by_channel"]())
-    plan = forward_plan(lowered)
-    (step,) = special(plan)
-    assert TEMPLATE.fits(step, {})
-    apart = plan_apart(lowered, plan)
-    assert apart is not None
-    assert all(isinstance(step, LoopProgram) for step in apart.steps)
-    large = lower(*CASES["by_channel_large"]())
-    assert plan_apart(large, forward_plan(large)) is None
+def test_beside_the_library_they_are_loops() -> None:
+    """In the plan itself a product; in the one apart a small window is written out, a larger one a reduced axis."""
+    for name, reduced in (("by_channel", False), ("by_channel_large", True)):
+        lowered = lower(*CASES[name]())
+        plan = forward_plan(lowered)
+        (step,) = special(plan)
+        assert TEMPLATE.fits(step, {})
+        apart = plan_apart(lowered, plan)
+        assert apart is not None
+        (loop,) = apart.steps
+        assert isinstance(loop, LoopProgram)
+        assert any(loop.reduced) == reduced
     assert not TEMPLATE.fits(special(moving("convolved")[0])[0], {})
+
+
+def test_triton_offers_no_tf32_where_pytorch_takes_none() -> None:
+    choices = {}
+    for name in ("by_channel_large", "convolved"):
+        plan, _ = moving(name)
+        slots = TritonMatmul().slots(special(plan)[0], plan.hints, H200)
+        choices[name] = next(slot.choices for slot in slots if slot.name == "precision")
+    assert "tf32" in choices["convolved"]
+    assert "tf32" not in choices["by_channel_large"]
