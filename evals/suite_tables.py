@@ -56,7 +56,8 @@ def summary_table(path: Path) -> str:
     ]
     passed, _, _, means = suite_lines(report)
     table = markdown(["", "fast_0", "fast_1", "fast_2"], rows)
-    return f"{table}\n\n{passed}; {means}.\n{measured_on(report.model_dump())}"
+    commits = sorted({row.commit for row in report.rows})
+    return f"{table}\n\n{passed}; {means}.\n{measured_on({**report.model_dump(), 'commits': commits})}"
 
 
 MODELS_HEAD = ["problem", "status of each answer", "tokens", "best baseline ms", "kernel ms", "speedup", "outcome"]
