@@ -80,9 +80,15 @@ class Shape(Record):
         return {
             **named,
             "taps": [axis.taps for axis in self.axes],
+            "walks": self.walks,
             "deep": {name: written_out(getattr(self.deep, name)) for name in WindowAxis.model_fields},
             **{name: [written_out(size) for size in each] for name, each in sizes.items()},
         }
+
+    @property
+    def walks(self) -> list[str]:
+        """Source of the elements of memory from one index to the next."""
+        return [written_out(axis.walk) for axis in self.axes]
 
     @property
     def elements(self) -> Size:

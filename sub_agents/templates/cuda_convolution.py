@@ -203,7 +203,6 @@ def _context(program: MatmulProgram, shape: Shape, setting: Setting, around: Epi
         **shape.constants(),
         "periods": shape.periods,
         "reaches": shape.reaches,
-        "walks": [written_out(axis.walk) for axis in shape.axes],
         "channel_walk": written_out(windows.channel_walk),
         "type": STORAGE[kind],
         "kind": KINDS[kind],
@@ -214,11 +213,7 @@ def _context(program: MatmulProgram, shape: Shape, setting: Setting, around: Epi
         "kernel_parameters": ", ".join(
             [read, f"const {packed}", *later, "int tile_rows", "int tile_columns", "int positions", *free]
         ),
-        "loads": around.loads,
-        "stores": around.stores,
-        "body": around.body,
-        "batch_lines": [line.replace("long long", "index_t") for line in around.batch_lines],
-        "split_k": 1,
+        **around.indexed(),
     }
 
 

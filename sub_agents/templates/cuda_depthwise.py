@@ -120,7 +120,7 @@ def _context(program: MatmulProgram, shape: Shape, setting: Setting, around: Epi
     operands = dict.fromkeys([around.pointers[pointer], around.pointers[weights]])
     later = [around.pointers[name] for name in around.later if name not in (pointer, weights)]
     free = [f"index_t {name}" for name in symbols(program)]
-    kind, walks = program.b.dtype, [written_out(axis.walk) for axis in shape.axes]
+    kind = program.b.dtype
     strip, taps = int(setting["strip"]), shape.axes[0].taps * shape.axes[1].taps
     return {
         "name": program.name,
@@ -132,13 +132,9 @@ def _context(program: MatmulProgram, shape: Shape, setting: Setting, around: Epi
         "m": written_out(program.m),
         "source": f"{pointer} + {offsets}" if offsets else pointer,
         "weight": read(kind, f"{weights}[{depths or 0}]"),
-        "read": read(kind, f"source[(index_t)at * {walks[0]} + (index_t)(start_1 + x) * {walks[1]}]"),
+        "read": read(kind, f"source[(index_t)at * {shape.walks[0]} + (index_t)(start_1 + x) * {shape.walks[1]}]"),
         "kernel_parameters": ", ".join([*operands, *later, "int tile_rows", "int tile_columns", *free]),
-        "loads": around.loads,
-        "stores": around.stores,
-        "body": around.body,
-        "batch_lines": [line.replace("long long", "index_t") for line in around.batch_lines],
-        "split_k": 1,
+        **around.indexed(),
     }
 
 

@@ -40,6 +40,11 @@ class Epilogue(Record):
     vector_line: str
     """Host line that sets `out_vec`."""
 
+    def indexed(self) -> dict[str, Any]:
+        """The template's context in a kernel whose offsets are `index_t`, and whose sums are not split."""
+        lines = [line.replace("long long", "index_t") for line in self.batch_lines]
+        return {"loads": self.loads, "stores": self.stores, "body": self.body, "batch_lines": lines, "split_k": 1}
+
 
 def wide(size: Size) -> str:
     """A size as a C++ operand in 64 bits; symbols are kernel arguments of that type."""
