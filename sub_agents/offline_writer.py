@@ -140,17 +140,25 @@ class OfflineWriter:
         for step in forward.steps:
             if not isinstance(step, LoopProgram | MatmulProgram):
                 continue
-            fitting = tuple(t for t in self._templates if t.fits(step, hints))
-            own = own or bool(fitting)
-            fitting = fitting or tuple(t for t in self._fallback if t.fits(step, hints))
-            space = StepSpace(step, fitting, hints, device)
-            if not space.promising():
+            own_space = self._space(self._templates, step, hints, device)
+            own = own or own_space is not None
+            # A template may fit what this device has no instructions for.
+            space = own_space or self._space(self._fallback, step, hints, device)
+            if space is None:
                 return {}
             spaces[step.name] = space
         if not own:
             return {}
         heaviest = sorted(spaces.items(), key=lambda pair: -traffic_ms(pair[1].program, pair[1].hints, device))
         return dict(heaviest)
+
+    @staticmethod
+    def _space(
+        templates: tuple[Template, ...], step: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
+    ) -> StepSpace | None:
+        """The choices among these templates, None where there is none."""
+        space = StepSpace(step, tuple(t for t in templates if t.fits(step, hints)), hints, device)
+        return space if space.promising() else None
 
     def _proposals(
         self, brief: Brief, spaces: dict[str, StepSpace], rng: Random

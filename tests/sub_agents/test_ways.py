@@ -87,6 +87,15 @@ def test_a_rewriting_tries_both_whatever_the_seeds_were_made_by() -> None:
     assert made[0].template.startswith("cuda_convolution")
 
 
+def test_where_a_device_lacks_the_instructions_triton_keeps_the_convolution() -> None:
+    """Warpgroup products are Hopper's: elsewhere what is behind the convolution is still rewritten."""
+    ampere = H200.model_copy(update={"arch": "sm_80", "shared_bytes_per_block": 166912})
+    made = CudaWriter().propose(brief("convolution", language="cuda", device=ampere), 4)
+    own = [each for each in made if not by_library(each)]
+    assert own
+    assert all("triton_matmul" in each.template and "cuda_" in each.template for each in own)
+
+
 def test_without_convolutions_there_is_one_way() -> None:
     assert plan("pooling").apart is None
     assert plan("convolution").apart is not None
