@@ -12,13 +12,13 @@ from math import gcd
 from typing import Any
 
 from ...state.device import DeviceSheet
-from ...state.program import Load, LoopProgram, MatmulProgram, Store
+from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from . import convolution_tile as tiles
 from .convolution_shape import Shape
-from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, rendered, vector_line
+from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, rendered
 from .cuda_types import BYTES, STORAGE
 from .matmul_program import epilogue_bytes_moved, epilogue_steps, extent, fold, symbols, tiled_dtype
 from .triton_matmul_source import Values, multiple_of, terms, wide_when, written_out
@@ -131,7 +131,8 @@ class CudaConvolution:
         """A kernel that packs the weights, and the product."""
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
-        shape, around = Shape.of(folded), epilogue(folded)
+        shape = Shape.of(folded)
+        around = epilogue(folded, row_length=shape.outputs[1])
         cuda = rendered("cuda_convolution.cu.j2", _context(folded, shape, setting, around))
         made = cuda_source(folded, cuda, _host(folded, shape, setting, around), values, around, arch="sm_90a")
         return made.model_copy(update={"code": f"{tiles.source()}\n\n{made.code}"})
@@ -238,7 +239,7 @@ def _host(program: MatmulProgram, shape: Shape, setting: Setting, around: Epilog
         f"wide = int({wide_when(program)})",
         "index = cupy.int64 if wide else cupy.int32",
         *([f"paired = int({_even(program, shape, pointer)})"] if shape.pairs else []),
-        _vector_line(program, shape, around),
+        around.vector_line,
         f"stream = stream_of_{name}(torch.cuda.current_stream().cuda_stream)",
         f"{packing.variable}, {main.variable} = compile_{name}({', '.join(macros)})",
         f"words = {packed_words}",
@@ -266,14 +267,3 @@ def _even(program: MatmulProgram, shape: Shape, pointer: str) -> str:
     steps = [*program.b.strides[:-2], program.b.offset, windows.channel_walk, shape.deep.walk, shape.axes[0].walk]
     free = [each for each in (*steps, shape.axes[1].length) if not multiple_of(each, 2)]
     return " and ".join([f"{pointer}.data_ptr() % 4 == 0", *(f"({each}) % 2 == 0" for each in dict.fromkeys(free))])
-
-
-def _vector_line(program: MatmulProgram, shape: Shape, around: Epilogue) -> str:
-    """As the epilogue's own, but a vector also stays within a row of places."""
-    accesses: tuple[Load | Store, ...] = (*program.loads, *program.stores)
-    contiguous = [
-        (around.pointer_of[each.value], each.dtype, (*each.strides[:-1], getattr(each, "offset", 0), shape.outputs[1]))
-        for each in accesses
-        if each.strides[-1] == 1
-    ]
-    return vector_line("out_vec", 4, contiguous)

@@ -51,8 +51,11 @@ def wide(size: Size) -> str:
     return written_out(size) if isinstance(size, str) else f"{size}LL"
 
 
-def epilogue(program: MatmulProgram) -> Epilogue:
-    """`program` is folded. Names of the program get a prefix to stay clear of the kernel's."""
+def epilogue(program: MatmulProgram, row_length: Size = 0) -> Epilogue:
+    """`program` is folded. Names of the program get a prefix to stay clear of the kernel's.
+
+    A vector of the result stays within a row of `row_length` columns, where that is given.
+    """
     made = [store.value for store in program.stores]
     pointer_of = {value: f"arg_{i}" for i, value in enumerate(program.reads)}
     pointer_of |= {value: f"out_{i}" for i, value in enumerate(made)}
@@ -100,11 +103,13 @@ def epilogue(program: MatmulProgram) -> Epilogue:
         for load in program.loads
     ]
     accesses = [
-        (pointer_of[load.value], load.dtype, (*load.strides[:-1], load.offset))
+        (pointer_of[load.value], load.dtype, (*load.strides[:-1], load.offset, row_length))
         for load in program.loads
         if load.strides[-1] == 1
     ]
-    accesses += [(pointer_of[s.value], s.dtype, s.strides[:-1]) for s in program.stores if s.strides[-1] == 1]
+    accesses += [
+        (pointer_of[s.value], s.dtype, (*s.strides[:-1], row_length)) for s in program.stores if s.strides[-1] == 1
+    ]
     return Epilogue(
         loads=tuple(loads),
         stores=tuple(stores),

@@ -22,8 +22,11 @@ from warpsmith.sub_agents.slots import Setting
 from warpsmith.tools.worker.lowering import lower
 
 
-def errors(template: Template, name: str, others: int) -> Iterator[tuple[Setting, float | str]]:
-    """Differences from the brute-force interpreter, with the default setting and with others far from it."""
+def errors(template: Template, name: str, others: int, wide: bool = False) -> Iterator[tuple[Setting, float | str]]:
+    """Differences from the brute-force interpreter, with the default setting and with others far from it.
+
+    Offsets are of 64 bits where `wide`, as they are for tensors that no test can hold.
+    """
     plan, inputs = moving(name)
     module, _ = CASES[name]()
     tensors: dict[str, Any] = dict(zip(plan.inputs, inputs, strict=True))
@@ -35,6 +38,9 @@ def errors(template: Template, name: str, others: int) -> Iterator[tuple[Setting
     values = {value: (each.shape, each.dtype) for value, each in plan.values.items()}
     for setting in settings(template, plan, step, others):
         source = template.render(step, setting, values)
+        if wide:
+            assert "wide = int(" in source.code
+            source = source.model_copy(update={"code": source.code.replace("wide = int(", "wide = 1 or int(")})
         function, torch = emulated(source)
         found = function(*(tensors[each] for each in source.reads), *(sizes[each] for each in source.symbols))
         torch.check_guards()

@@ -26,6 +26,13 @@ def test_every_geometry_is_right_in_emulation(name: str) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("name", ["convolved_in_slices", "convolved_in_pairs"])
+def test_offsets_of_64_bits_are_right_too(name: str) -> None:
+    ((_, error),) = errors(TEMPLATE, name, 0, wide=True)
+    assert isinstance(error, float)
+    assert error < 5e-4
+
+
 def test_what_has_several_groups_is_left_to_others() -> None:
     plan, _ = moving("convolved_groups")
     assert not any(TEMPLATE.fits(step, plan.hints) for step in special(plan))
@@ -43,6 +50,7 @@ def test_settings_of_large_convolutions_compile_without_spilling_and_stay_asynch
         assert main["wgmma"] == int(setting["words"]) // 2
         assert main["waits"] <= 3
         assert not any(each["spills"] > 16 for each in found.values()), (setting, found)
+    assert compiled(TEMPLATE.render(step, setting, values), 1, {"WIDE": 1, "PAIRED": 0})
 
 
 def test_tiles_cover_all_places_within_the_bounds() -> None:

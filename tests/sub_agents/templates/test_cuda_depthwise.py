@@ -29,6 +29,12 @@ def test_every_geometry_is_right_in_emulation(name: str) -> None:
     assert not [each for each in found if not isinstance(each[1], float) or each[1] > most]
 
 
+def test_offsets_of_64_bits_are_right_too() -> None:
+    ((_, error),) = errors(TEMPLATE, "by_channel_large", 0, wide=True)
+    assert isinstance(error, float)
+    assert error < 1e-6
+
+
 def test_settings_of_a_large_one_compile_without_spilling() -> None:
     plan, step = planned("depthwise_convolution")
     values = {value: (each.shape, each.dtype) for value, each in plan.values.items()}
