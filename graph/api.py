@@ -12,16 +12,13 @@ from types import FrameType
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 from pydantic import ValidationError
 
-from ..state.channels import Context, Diagnosis, EvaluateTask, ProposeTask, State, WriterRequest
+from ..state.channels import Context, EvaluateTask, State
 from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
-from ..state.evaluation import Status
-from ..state.feedback import Feedback
-from ..state.trajectory import Result, Row
+from ..state.trajectory import Result
+from .checkpoints import checkpointer
 from .controller import Controller, build_graph, recursion_limit
 from .nodes.loop import make_row
 from .report import read_result, write_report
@@ -30,8 +27,6 @@ from .services import Collaborators, Services, Stopped, close_services, open_ser
 from .settings import check_problem_file, check_settings, make_context
 from .waiting import Waiting, answered, open_questions, with_kernels
 
-CHECKPOINTED = (Row, Diagnosis, Feedback, WriterRequest, ProposeTask, EvaluateTask, Status)
-"""The only types that a checkpoint may bring back: a crafted one cannot load anything else."""
 SETTINGS = "settings"
 
 
@@ -101,9 +96,7 @@ def _drive(run: RunDirectory, context: Context, given: Collaborators | None, inp
         "max_concurrency": context.max_concurrency,
     }
     with closing(sqlite3.connect(run.checkpoint, check_same_thread=False)) as connection:
-        allowed = [(kind.__module__, kind.__name__) for kind in CHECKPOINTED]
-        saver = SqliteSaver(connection, serde=JsonPlusSerializer(allowed_msgpack_modules=allowed))
-        graph = build_graph(saver)
+        graph = build_graph(checkpointer(connection))
         if inputs is None and graph.get_state(config).created_at is None:
             raise InvalidInput(f"{run.path}: stopped before its first step; start the run again")
         try:

@@ -1,13 +1,12 @@
 """Starting, interrupting and resuming runs from Python."""
 
-import json
 import os
 import signal
 import threading
 from pathlib import Path
 
 import pytest
-from scripted.collaborators import ScriptedHarness, kernel
+from scripted.collaborators import ScriptedHarness
 
 from warpsmith.graph import Interrupted, optimize, resume
 from warpsmith.graph.settings import make_context
@@ -154,23 +153,3 @@ def test_an_output_folder_that_is_a_file_is_refused(problem_file, tmp_path, give
     (tmp_path / "runs").write_text("")
     with pytest.raises(InvalidInput, match="runs"):
         optimize(problem_file, given=given(), out=str(tmp_path / "runs"))
-
-
-def test_a_crafted_checkpoint_type_is_not_loaded(tmp_path):
-    """Only the named records come back as themselves."""
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-    from warpsmith.graph.api import CHECKPOINTED
-
-    allowed = [(kind.__module__, kind.__name__) for kind in CHECKPOINTED]
-    serde = JsonPlusSerializer(allowed_msgpack_modules=allowed)
-    stranger = JsonPlusSerializer(allowed_msgpack_modules=True).dumps_typed(kernel("triton", 64))
-    assert isinstance(serde.loads_typed(stranger), dict)
-
-
-def test_the_server_may_load_the_same_types_as_a_checkpoint():
-    from warpsmith.graph.api import CHECKPOINTED
-
-    settings = json.loads((Path(__file__).resolve().parents[2] / "langgraph.json").read_text())
-    allowed = settings["checkpointer"]["serde"]["allowed_msgpack_modules"]
-    assert sorted(map(tuple, allowed)) == sorted((kind.__module__, kind.__name__) for kind in CHECKPOINTED)

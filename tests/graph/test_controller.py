@@ -226,28 +226,6 @@ def test_the_same_recorded_answers_give_the_same_nodes_candidates_and_winner(pro
     assert winners == [WINNER.id] * 3
 
 
-def test_a_run_of_forty_evaluations_leaves_a_checkpoint_under_two_megabytes(problem_file, tmp_path, given):
-    class Wordy(ScriptedWriter):
-        def propose(self, brief, n):
-            padding = "x" * 20_000
-            made = [kernel("triton", 2 ** (i % 7 + 1), i + 1, fate="" if i % 5 else "wrong") for i in range(100)]
-            made = [c.model_copy(update={"source": f"{c.source}# {padding}\n"}) for c in made]
-            return [candidate for candidate in made if candidate.id not in brief.tried][:n]
-
-    result = optimize(
-        problem_file,
-        given=given(harness=ScriptedHarness(speed=0.1), writers={"triton": Wordy("triton")}),
-        out=str(tmp_path),
-        languages="triton",
-        budget=40,
-        width=2,
-        patience=40,
-    )
-    size = sum(file.stat().st_size for file in Path(result.run_dir).glob("checkpoint.sqlite*"))
-    assert result.tried == 40
-    assert size < 2_000_000
-
-
 def test_a_changed_source_file_is_an_error_of_the_machine_not_a_verdict(problem_file, tmp_path, given):
     run = RunDirectory(tmp_path / "run")
     run.add_candidate(kernel("triton", 64))
