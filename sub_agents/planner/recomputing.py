@@ -1,8 +1,9 @@
 """What is computed again where it is used, rather than stored and loaded."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...state.sizes import product, value
 from .addresses import INDEX
@@ -38,7 +39,7 @@ class Chain:
     def below(cls, tensor: Tensor) -> "Chain | None":
         """None where more than pointwise operators and views stands behind it, or where a lot of them do."""
         seen, waiting = set[Tensor](), [tensor]
-        steps = work = 0
+        steps = 0
         while waiting:
             current = waiting.pop()
             if current in seen:
@@ -46,24 +47,40 @@ class Chain:
             seen.add(current)
             if current.is_scan or current.kind not in ("leaf", "pointwise") and not current.is_view:
                 return None
-            if current.kind == "pointwise" and current.op not in ("literal", "iota"):
-                steps, work = steps + 1, work + _COSTLY.get(current.op, 1)
+            steps += current.kind == "pointwise" and current.op not in ("literal", "iota")
             if steps > MOST_CHAINED:
                 return None
             waiting += current.operands
         return cls(
             steps=steps,
-            work=work,
+            work=sum(_COSTLY.get(each.op, 1) for each in _of_data(seen)),
             leaves=frozenset(each for each in seen if each.kind == "leaf"),
             inside=frozenset(each for each in seen if each.kind == "pointwise"),
         )
 
 
-class Recomputing:
-    """Decides by what would be read and computed, at the hinted sizes."""
+def _of_data(tensors: Collection[Tensor]) -> list[Tensor]:
+    """The pointwise ones that are computed from memory. Others are made of indices: places that share them, share them
+    when they are computed again."""
+    loaded: dict[Tensor, bool] = {}
 
-    def __init__(self, hints: Mapping[str, int]) -> None:
+    def loads(tensor: Tensor) -> bool:
+        if tensor not in loaded:
+            loaded[tensor] = tensor.kind == "leaf" or any(loads(each) for each in tensor.operands)
+        return loaded[tensor]
+
+    return [each for each in tensors if each.kind == "pointwise" and loads(each)]
+
+
+class Recomputing:
+    """Decides by what would be read and computed, at the hinted sizes.
+
+    `order` has all tensors that are computed, each behind what it is computed from.
+    """
+
+    def __init__(self, order: Sequence[Tensor], hints: Mapping[str, int]) -> None:
         self.hints = hints
+        self._order = order
         self._chains: dict[Tensor, Chain | None] = {}
 
     def chain(self, tensor: Tensor) -> Chain | None:
@@ -87,17 +104,19 @@ class Recomputing:
         chain = self.chain(tensor) if tensor.kind == "pointwise" else None
         return chain is not None and any(each.op == "gather" for each in chain.inside)
 
-    def carried(self, members: Sequence[Tensor]) -> frozenset[Tensor]:
+    @cached_property
+    def carried(self) -> frozenset[Tensor]:
         """What gathers read and had better compute where they read it, all gathers of it taken together."""
         found: set[Tensor] = set()
         elsewhere: defaultdict[Tensor, float] = defaultdict(float)
         read: set[Tensor] = set()
-        for tensor in self._users_first(members):
+        for tensor in reversed(self._order):
             if tensor in read:
-                if not self._worth_computing(tensor, elsewhere[tensor]):
-                    continue
                 chain = self.chain(tensor)
-                found |= chain.inside if chain is not None else set()
+                if chain is not None and self._worth_computing(tensor, chain, elsewhere[tensor]):
+                    found |= chain.inside
+                else:
+                    elsewhere[tensor] = 0.0  # It is stored: what it is made of is computed once for it.
             for number, operand in enumerate(tensor.operands):
                 base = base_of(operand)
                 ratio = self._elements(tensor) / self._elements(base)
@@ -108,25 +127,8 @@ class Recomputing:
                     elsewhere[base] = max(elsewhere[base], elsewhere[tensor] * ratio)
         return frozenset(found)
 
-    def _users_first(self, members: Sequence[Tensor]) -> list[Tensor]:
-        """Members and what may be computed for them, each before what it is computed from."""
-        inside, done = frozenset(members), dict[Tensor, None]()
-
-        def visit(tensor: Tensor) -> None:
-            base = base_of(tensor)
-            if base in done or base.kind == "leaf":
-                return
-            for operand in base.operands if base in inside or self.chain(base) is not None else ():
-                visit(operand)
-            done[base] = None
-
-        for member in members:
-            visit(member)
-        return list(reversed(done))
-
-    def _worth_computing(self, source: Tensor, times: float) -> bool:
-        chain = self.chain(source)
-        if chain is None or self._read(chain) > MOST_READ * self.bytes(source):
+    def _worth_computing(self, source: Tensor, chain: Chain, times: float) -> bool:
+        if self._read(chain) > MOST_READ * self.bytes(source):
             return False
         return (times <= MOST_REPEATED and chain.steps <= MOST_STEPS) or times * chain.work <= MOST_WORK
 

@@ -76,7 +76,7 @@ class Grower:
         self.required = frozenset(required)
         self.home: dict[Tensor, Region] = {}
         self.regions: list[Region] = []
-        self.recomputing = Recomputing(hints)
+        self.recomputing = Recomputing(order, hints)
 
     def grow(self) -> list[Region]:
         """All regions, in order of creation."""
@@ -164,11 +164,11 @@ class Grower:
     def fresh(self, region: Region, sinks: Sequence[Tensor]) -> Emission:
         """The region's program for these sinks, before its axes are put in order. Raises Refused."""
         inside = frozenset(region.members)
-        carried, again = self.recomputing.carried(region.members), self.recomputing
+        again = self.recomputing
 
         def computed(tensor: Tensor, elsewhere: bool) -> bool:
             if elsewhere or tensor in inside:
-                return not elsewhere or tensor in carried or again.from_nothing(tensor)
+                return not elsewhere or tensor in again.carried or again.from_nothing(tensor)
             if region.matmuls and again.moves(tensor):
                 # An epilogue reads at no computed places: that has a small kernel of its own.
                 return False

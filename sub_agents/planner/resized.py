@@ -43,12 +43,13 @@ def _linear(op: Operator) -> Tensor:
     found = op.tensor(0)
     if op.dtype == "float64" or not is_float(op.dtype):
         raise Uncovered(f"resizing {op.dtype}")
-    for dim in range(2, len(op.shape)):
-        given = _scale(op, 3, dim)
-        if op.shape[dim] != found.shape[dim] or given not in (None, 1.0):
-            shape = (*found.shape[:dim], op.shape[dim], *found.shape[dim + 1 :])
-            found = _between(op.graph, found, Compact(shape, [dim]), dim, _steps(op, found, dim, given))
-            found = op.graph.reshape(found, shape)
+    given = {dim: _scale(op, 3, dim) for dim in range(2, len(op.shape))}
+    dims = [dim for dim in given if op.shape[dim] != found.shape[dim] or given[dim] not in (None, 1.0)]
+    for dim in dims:
+        shape = (*found.shape[:dim], op.shape[dim], *found.shape[dim + 1 :])
+        steps = _steps(op, found, dim, given[dim])
+        # All of them apart in each: else a reshape would have to be undone by division at each place.
+        found = op.graph.reshape(_between(op.graph, found, Compact(shape, dims), dim, steps), shape)
     return found
 
 
@@ -66,15 +67,18 @@ def _steps(op: Operator, x: Tensor, dim: int, given: float | None) -> tuple[floa
 
 def _between(graph: Graph, x: Tensor, compact: Compact, dim: int, steps: tuple[float, float]) -> Tensor:
     at = compact.place(dim)
-    place = graph.pointwise("cast", places(graph, compact.shape, at), dtype="float32")
+    index = places(graph, compact.shape, at)
+    place = graph.pointwise("cast", index, dtype="float32")
     place = graph.pointwise("add", graph.pointwise("mul", place, steps[0], dtype="float32"), steps[1], dtype="float32")
     place = graph.pointwise("maximum", place, 0.0, dtype="float32")
     lower = graph.pointwise("floor", place, dtype="float32")
     share = graph.pointwise("sub", place, lower, dtype="float32")
     first = graph.pointwise("cast", lower, dtype="int32")
     last = counted(graph, "sub", x.shape[dim], 1)
-    first = graph.pointwise("minimum", first, last, dtype="int64")
-    second = graph.pointwise("minimum", counted(graph, "add", first, 1), last, dtype="int64")
-    low, high = (taken(graph, x, compact, {at: index}) for index in (first, second))
+    # As far from the index itself: so it is counted in the kernel's own type of indices.
+    first = counted(graph, "sub", index, counted(graph, "sub", index, first))
+    first = counted(graph, "minimum", first, last)
+    second = counted(graph, "minimum", counted(graph, "add", first, 1), last)
+    low, high = (taken(graph, x, compact, {at: row}) for row in (first, second))
     rise = graph.pointwise("sub", high, low, dtype="float32")
     return graph.pointwise("add", low, graph.pointwise("mul", rise, share, dtype="float32"), dtype=x.dtype)

@@ -126,6 +126,12 @@ def tiled_dtype(program: MatmulProgram) -> str | None:
     return program.a.dtype if dtypes == {program.a.dtype} and program.a.dtype in BYTES else None
 
 
+def by_channel(program: MatmulProgram) -> bool:
+    """Whether it is a convolution of each channel by itself: one channel's windows in each matrix of the batch."""
+    windows = program.b.windows
+    return windows is not None and windows.channels == 1 and any(program.a.strides[:-2])
+
+
 def products(program: MatmulProgram) -> int:
     """How many products the program sums side by side."""
     return 1 + len(_also(program))

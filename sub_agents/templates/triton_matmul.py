@@ -10,7 +10,7 @@ from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Pace, fold, large, product_ms, products, tiled_dtype, worthwhile
+from .matmul_program import BYTES, Pace, by_channel, extent, fold, large, product_ms, products, tiled_dtype, worthwhile
 from .triton_matmul_operands import (
     alignments,
     descriptor_lines,
@@ -39,6 +39,9 @@ from .triton_matmul_source import (
     rendered,
     written_out,
 )
+
+FEWEST_ROWS = 8
+"""Rows of the left factor from which a convolution of each channel by itself is worth tensor cores' 16."""
 
 _DOT = """if triton.knobs.runtime.interpret:
 
@@ -95,8 +98,14 @@ class TritonMatmul:
     name = "triton_matmul"
 
     def fits(self, program: LoopProgram | MatmulProgram, hints: dict[str, int]) -> bool:
-        """Any product of operands of one dtype (fp32, fp16, bf16), and two products of halves with one left factor."""
-        return isinstance(program, MatmulProgram) and tiled_dtype(program) is not None
+        """Any product of operands of one dtype (fp32, fp16, bf16), and two products of halves with one left factor.
+
+        Not convolutions of each channel by itself, where nearly all that tensor cores computed would be padding.
+        """
+        if not isinstance(program, MatmulProgram) or tiled_dtype(program) is None:
+            return False
+        folded = fold(program)
+        return not by_channel(folded) or extent(folded, hints).m >= FEWEST_ROWS
 
     def slots(
         self, program: LoopProgram | MatmulProgram, hints: dict[str, int], device: DeviceSheet
@@ -151,10 +160,8 @@ class TritonMatmul:
             )
             made.append(load)
         if tiled_dtype(folded) == "float32":
-            windows = folded.b.windows
             # PyTorch takes TF32 for no convolution of each channel by itself.
-            alone = windows is None or (windows.channels == 1 and any(folded.a.strides[:-2]))
-            made.append(PRECISION if alone else CONVOLVED)
+            made.append(PRECISION if folded.b.windows is None or by_channel(folded) else CONVOLVED)
         return tuple(made)
 
     def legal(

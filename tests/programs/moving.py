@@ -174,6 +174,12 @@ layer("convolved_permuted", lambda: nn.Conv2d(3, 4, 3), lambda: [draw(2, 8, 9, 3
 # At every place.
 layer("at_points", lambda: nn.Conv2d(3, 4, 1), lambda: [draw(2, 3, 5, 6)])
 case("between", lambda self, x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda: [draw(2, 3, 4, 5)])
+case("between_thrice", lambda self, x: F.interpolate(x, (4, 7, 6), mode="trilinear"), lambda: [draw(2, 2, 2, 7, 3)])
+case(
+    "between_and_beside",
+    lambda self, x, y: F.interpolate(F.relu(x), scale_factor=2, mode="bilinear") + y,
+    lambda: [draw(2, 3, 4, 5), draw(2, 3, 8, 10)],
+)
 case(
     "between_corners",
     lambda self, x: F.interpolate(x.view(-1, 3, 4), size=(7,), mode="linear", align_corners=True) * 2,

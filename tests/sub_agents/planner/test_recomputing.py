@@ -29,9 +29,18 @@ def test_a_costly_value_is_computed_once_for_all_windows_that_it_is_in(name: str
     assert not any(s.op in HEAVY for s in second.body)
 
 
-@pytest.mark.parametrize("name", ["largest_of_relu", "padded", "stacked", "joined"])
+@pytest.mark.parametrize("name", ["largest_of_relu", "padded", "stacked", "joined", "between", "between_and_beside"])
 def test_a_cheap_one_is_computed_where_it_is_read(name: str) -> None:
     assert len(steps(name)) == 1
+
+
+@pytest.mark.parametrize("name", ["between", "between_and_beside"])
+def test_places_between_elements_are_counted_in_the_type_of_indices(name: str) -> None:
+    """Of 64 bits, where the kernel's own have 32, each address would cost several times as much."""
+    gathers = [s for step in steps(name) for s in step.body if s.table]
+    assert gathers
+    for step in steps(name):
+        assert not any(s.dtype == "int64" for s in step.body)
 
 
 def test_windows_over_windows_are_kernels_one_after_the_other() -> None:
@@ -54,7 +63,7 @@ def test_a_long_chain_is_not_looked_through_to_its_end() -> None:
     for number in range(5000):
         chain.append(graph.pointwise("add", chain[-1], float(number), dtype="float32"))
     moved = graph.gather(chain[-1], [graph.iota((8,), 0, "index")], (8,))
-    recomputing = Recomputing({})
+    recomputing = Recomputing([*chain, moved], {})
     assert recomputing.chain(chain[MOST_CHAINED]) is not None
     assert recomputing.chain(chain[MOST_CHAINED + 1]) is None
-    assert recomputing.carried([moved]) == frozenset()
+    assert recomputing.carried == frozenset()

@@ -75,6 +75,15 @@ def test_beside_the_library_they_are_loops() -> None:
     assert not TEMPLATE.fits(special(moving("convolved")[0])[0], {})
 
 
+def test_triton_multiplies_no_single_rows_of_taps() -> None:
+    """A channel by itself with one result leaves 15 of 16 rows of a tensor core's tile to padding."""
+    fits = {}
+    for groups, results in ((3, 3), (3, 24), (1, 3)):
+        plan = forward_plan(lower(nn.Conv2d(3, results, 7, padding=3, groups=groups), [torch.randn(2, 3, 21, 38)]))
+        fits[groups, results] = TritonMatmul().fits(special(plan)[0], plan.hints)
+    assert fits == {(3, 3): False, (3, 24): True, (1, 3): True}
+
+
 def test_triton_offers_no_tf32_where_pytorch_takes_none() -> None:
     choices = {}
     for name in ("by_channel_large", "convolved"):
