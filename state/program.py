@@ -125,6 +125,9 @@ class WindowAxis(Record):
     dilation: int
     stride: int
     padding: int
+    """Zeros before the dimension that windows may reach."""
+    behind: int
+    """Zeros behind it."""
     places: Size
     length: Size
     """Of the dimension; what a window has outside of it is zero."""

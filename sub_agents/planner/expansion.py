@@ -1,10 +1,24 @@
 """A lowered graph as the planner's own graph; operators without programs become PyTorch calls."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...state.lowered import LoweredGraph, Node
-from . import activations, attention_calls, moved, picked, pointwise, products, reductions, resized, views, windows  # noqa: F401 - they register
+from . import (  # noqa: F401 - they register
+    activations,
+    attention_calls,
+    convolutions,
+    moved,
+    picked,
+    pointwise,
+    products,
+    reductions,
+    resized,
+    views,
+    windows,
+)
+from .folding import references
 from .registry import DTYPES, EXPANSIONS, Operator, literal
 from .tensors import Call, Graph, Tensor, Uncovered
 
@@ -47,7 +61,8 @@ class _Expander:
         self.left = left
         self.graph = Graph(_names(lowered), apart)
         self.results: dict[str, Any] = {}
-        self.nodes = {node.name: node for node in lowered.nodes}
+        self.uses = Counter(name for node in lowered.nodes for name in references([node.args, node.kwargs]))
+        self.uses.update(references([lowered.outputs, *lowered.updates.values()]))
         self.picks = [node for node in lowered.nodes if node.op == "getitem"]
         self.inputs: list[str] = []
         self.parameters: dict[str, str] = {}
@@ -138,6 +153,8 @@ class _Expander:
             if isinstance(tensor, Tensor) and tensor.dtype not in DTYPES:
                 raise Uncovered(f"type {tensor.dtype}")
         result = expansion(operator)
+        if self.uses[node.name] > 1 and isinstance(result, Tensor):
+            self.graph.parts.pop(result, None)
         if isinstance(result, tuple) and any(p.args[1] >= len(result) for p in self._picks_of(node)):
             raise Uncovered("an output without programs")
         self._agrees(result, node)

@@ -144,7 +144,10 @@ def _pad(op: Operator) -> Tensor:
         guards.append(within(graph, moved[at], before[dim] > 0, x.shape[dim] if after[dim] > 0 else None))
     guard = every(graph, guards)
     fill = cast(graph, op.arg(2, "value", 0) or 0, op.dtype)
-    return graph.reshape(guarded(graph, guard, taken(graph, x, compact, moved, guard), fill), op.shape)
+    found = graph.reshape(guarded(graph, guard, taken(graph, x, compact, moved, guard), fill), op.shape)
+    if fill == 0 and all(before[dim] >= 0 and after[dim] >= 0 for dim in dims):
+        graph.padded[found] = (x, {dim: (before[dim], after[dim]) for dim in dims})
+    return found
 
 
 def copied(graph: Graph, x: Tensor) -> Tensor:

@@ -72,6 +72,14 @@ def _of_data(tensors: Collection[Tensor]) -> list[Tensor]:
     return [each for each in tensors if each.kind == "pointwise" and loads(each)]
 
 
+def widens(tensor: Tensor) -> bool:
+    """Whether it is another tensor in a wider type and no more: the narrow one takes less memory and says as much."""
+    if tensor.op != "cast":
+        return False
+    (narrow,) = tensor.operands
+    return BITS.get(narrow.dtype, 64) < BITS.get(tensor.dtype, 64)
+
+
 class Recomputing:
     """Decides by what would be read and computed, at the hinted sizes.
 

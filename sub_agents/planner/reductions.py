@@ -34,10 +34,30 @@ def reduced(graph: Graph, op: str, x: Tensor, dims: Sequence[int], dtype: str) -
     if wide:
         if 0 in [x.shape[d] for d in wide] and op not in ("reduce_sum", "reduce_prod", "reduce_any", "reduce_all"):
             raise Uncovered(f"{op} over no elements")
+        rows = _rows_of(x)
+        if op in REDUCING.values() and rows and set(rows) < set(wide):
+            # What rows were reduced for is reduced with them, rather than stored to be read again.
+            x = graph.reduce(op, x, rows, dtype)
+            wide = [d for d in wide if d not in rows]
         return graph.reduce(op, x, wide, dtype)
     if op in ("reduce_argmax", "reduce_argmin"):
         return literal(graph, 0, "int64", x.shape)
     return x if x.dtype == dtype else graph.pointwise("cast", x, dtype=dtype)
+
+
+def _rows_of(x: Tensor) -> tuple[int, ...]:
+    """Dimensions that something was reduced over for each element of x; none where there is nothing, or several."""
+    seen, waiting, found = set[Tensor](), [x], set[tuple[int, ...]]()
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if current.kind == "pointwise" and current.op != "gather" or current.kind == "expand":
+            waiting += current.operands
+        elif current.kind == "reduce":
+            found.add(current.dims)
+    return found.pop() if len(found) == 1 else ()
 
 
 def mean(e: Arithmetic, x: Tensor, dims: Sequence[int]) -> Tensor:

@@ -9,7 +9,7 @@ from .assembly import loop_program, matmul_program
 from .emission import Emission, Emitter
 from .index_maps import NotAffine
 from .layout import Refused, Solver
-from .recomputing import Recomputing
+from .recomputing import Recomputing, widens
 from .strided import base_of, strided
 from .tensors import Tensor
 
@@ -167,12 +167,16 @@ class Grower:
         again = self.recomputing
 
         def computed(tensor: Tensor, elsewhere: bool) -> bool:
-            if elsewhere or tensor in inside:
-                return not elsewhere or tensor in again.carried or again.from_nothing(tensor)
+            if elsewhere:
+                return tensor in again.carried or widens(tensor) or again.from_nothing(tensor)
+            if tensor in inside:
+                return True
             if region.matmuls and again.moves(tensor):
                 # An epilogue reads at no computed places: that has a small kernel of its own.
                 return False
-            return tensor.kind == "pointwise" and (region.solo or again.from_nothing(tensor) or again.cheap(tensor))
+            if tensor.kind != "pointwise":
+                return False
+            return region.solo or widens(tensor) or again.from_nothing(tensor) or again.cheap(tensor)
 
         layout = Solver(region.members, self.hints).solve()
         return Emitter(layout, computed, self.hints).emit(sinks)

@@ -41,6 +41,7 @@ def _unfolded(tensor: Tensor) -> Operand:
             dilation=axis.dilation,
             stride=axis.stride,
             padding=axis.padding,
+            behind=axis.behind,
             places=axis.outputs,
             length=length,
             walk=walk,

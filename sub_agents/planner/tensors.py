@@ -5,7 +5,7 @@ literals (but the first of a `gather`, which is read wherever the others say); `
 with size 1; `matmul` is `(*batch, m, k) @ (*batch, k, n)`; the rest are views of one operand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,6 +36,8 @@ class Axis:
     length: Size
     """Of the input."""
     outputs: Size
+    behind: int
+    """Zeros behind the input that windows may reach, as `padding` before it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,10 @@ class Graph:
         self._taken = taken
         self.flips: dict[Tensor, tuple[Tensor, tuple[int, ...]]] = {}
         """What was flipped, along which dimensions, by its result."""
+        self.padded: dict[Tensor, tuple[Tensor, dict[int, tuple[int, int]]]] = {}
+        """What was padded with zeros, and with how many before and behind each dimension, by its result."""
+        self.parts: dict[Tensor, Callable[[int, int, int, Size], Tensor | None]] = {}
+        """How a slice (dimension, start, step, length) is computed without the rest, by what it would be cut from."""
         self._made: dict[Any, Tensor] = {}
         """What is computed twice in the reference is one tensor here."""
         self.scope = "t"

@@ -62,6 +62,14 @@ def _start(start: Any, size: Size) -> int:
     return max(size + start, 0)
 
 
+def _cut(op: Operator, x: Tensor, dim: int, start: int, step: int) -> Tensor:
+    """A slice, computed alone where what it is cut from has no other use."""
+    cut = op.graph.slice(x, dim, start, op.shape[dim], step)
+    part = op.graph.parts.get(x) if cut is not x else None
+    found = part(dim, start, step, op.shape[dim]) if part is not None else None
+    return cut if found is None else found
+
+
 @expands("slice")
 def _slice(op: Operator) -> Tensor:
     x = op.tensor(0)
@@ -69,14 +77,14 @@ def _slice(op: Operator) -> Tensor:
     start = _start(op.arg(2, "start"), x.shape[dim])
     if op.shape[dim] == 0:
         start = 0
-    return op.graph.slice(x, dim, start, op.shape[dim], op.arg(4, "step", 1))
+    return _cut(op, x, dim, start, op.arg(4, "step", 1))
 
 
 @expands("narrow")
 def _narrow(op: Operator) -> Tensor:
     x = op.tensor(0)
     dim = op.arg(1, "dim") % len(x.shape)
-    return op.graph.slice(x, dim, _start(op.arg(2, "start"), x.shape[dim]), op.shape[dim])
+    return _cut(op, x, dim, _start(op.arg(2, "start"), x.shape[dim]), 1)
 
 
 @expands("select")

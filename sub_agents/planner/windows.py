@@ -1,16 +1,14 @@
-"""Sliding windows: pooling and convolutions."""
+"""Sliding windows, and pooling."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from ...state.sizes import Size, product
-from .moved import copied, counted, every, guarded, places, whole, within
+from .moved import counted, every, guarded, places, whole, within
 from .pointwise import Arithmetic
-from .products import multiplied
 from .reductions import finished, reduced
 from .registry import Operator, cast, expands, is_float
-from .strided import viewable
 from .tensors import Axis, Graph, Tensor, Uncovered
 
 MOST_WRITTEN_OUT = 9
@@ -48,7 +46,10 @@ def each(given: Any, count: int, default: int | None = None) -> list[int]:
 def axes_of(x: Tensor, shape: Sequence[Size], count: int, geometry: Sequence[Sequence[int]]) -> list[Axis]:
     """The windows along the last dimensions; geometry is sizes, strides, paddings and dilations."""
     places_of = zip(*geometry, x.shape[-count:], shape[-count:], strict=True)
-    return [Axis(*numbers) for numbers in places_of]
+    return [
+        Axis(size, stride, padding, dilation, length, outputs, behind=padding)
+        for size, stride, padding, dilation, length, outputs in places_of
+    ]
 
 
 class Windows:
@@ -176,81 +177,3 @@ def _adaptive(op: Operator) -> Tensor:
     elements = math.prod(whole(parts[d]) for d in inner)
     total = reduced(graph, "reduce_sum", graph.reshape(x, parts), inner, e.wide)
     return finished(op, e("div", total, float(elements)), inner, keepdim=False)
-
-
-@expands("conv1d", "conv2d", "conv3d")
-def _convolution(op: Operator) -> Tensor:
-    """All channels at a point, or a product of weights and windows.
-
-    Beside PyTorch's library, only windows of each channel by itself are kernels, as loops: it is not good at those.
-    """
-    graph, x, weight, bias = op.graph, op.tensor(0), op.tensor(1, "weight"), op.arg(2, "bias")
-    count = int(op.name[len("conv")])
-    if len(x.shape) != count + 2 or not is_float(op.dtype) or isinstance(op.arg(4, "padding", 0), str):
-        raise Uncovered("a convolution of one image, or with padding by name")
-    if 0 in (*x.shape, *weight.shape, *op.shape):
-        raise Uncovered("an empty convolution")
-    sizes = [whole(size) for size in weight.shape[2:]]
-    geometry = (sizes, *(each(op.arg(i, name), count, default) for i, name, default in _GEOMETRY))
-    axes, groups = axes_of(x, op.shape, count, geometry), whole(op.arg(6, "groups", 1))
-    e = Arithmetic(graph, op.dtype)
-    if graph.apart and not groups == x.shape[1] == weight.shape[0]:
-        raise Uncovered("a convolution by PyTorch's library")
-    if graph.apart:
-        windows = Windows(graph, x, axes)
-        written = _written_out if windows.count <= MOST_WRITTEN_OUT else _weighted_sum
-        total = written(e, windows, weight, op.shape)
-    elif all((axis.size, axis.stride, axis.padding) == (1, 1, 0) for axis in axes) and groups == 1:
-        total = _at_points(op, x, weight)
-    else:
-        total = _windows_by_weights(op, x, weight, axes)
-    shaped = graph.reshape(bias, (1, weight.shape[0], *[1] * count)) if isinstance(bias, Tensor) else None
-    return e.done(e("add", total, shaped) if shaped is not None else total)
-
-
-def _at_points(op: Operator, x: Tensor, weight: Tensor) -> Tensor:
-    """Channels added up at each point: a matrix product for each image."""
-    points = op.graph.reshape(x, (*x.shape[:2], product(x.shape[2:])))
-    found = multiplied(op.graph, op.graph.reshape(weight, weight.shape[:2]), points, op.dtype)
-    return op.graph.reshape(found, op.shape)
-
-
-def _windows_by_weights(op: Operator, x: Tensor, weight: Tensor, axes: Sequence[Axis]) -> Tensor:
-    """The product of weights and windows, of each image and group; the windows are read where they lie in the input."""
-    graph, groups = op.graph, whole(op.arg(6, "groups", 1))
-    inputs, outputs = whole(weight.shape[1]), whole(weight.shape[0]) // groups
-    parted = graph.reshape(x, (x.shape[0], groups, inputs, *x.shape[2:]))
-    windows = graph.unfold(parted if viewable(parted) else copied(graph, parted), axes)
-    taps = windows.shape[-2]
-    weights = graph.expand(graph.reshape(weight, (1, groups, outputs, taps)), (x.shape[0], groups, outputs, taps))
-    return graph.reshape(graph.matmul(weights, windows, op.dtype), op.shape)
-
-
-_GEOMETRY = ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1))
-
-
-def _written_out(e: Arithmetic, windows: Windows, weight: Tensor, shape: tuple[Size, ...]) -> Tensor:
-    graph = e.graph
-    terms: list[Tensor] = []
-    for place in windows.places():
-        element, guard = windows.element(place)
-        factor = weight
-        for d, p in enumerate(place):
-            factor = graph.slice(factor, d + 2, p, 1)
-        factor = graph.reshape(factor, (1, shape[1], *[1] * len(place)))
-        terms.append(e("mul", graph.reshape(guarded(graph, guard, element, 0.0), shape), factor))
-    total = terms[0]
-    for term in terms[1:]:
-        total = e("add", total, term)
-    return total
-
-
-def _weighted_sum(e: Arithmetic, windows: Windows, weight: Tensor, shape: tuple[Size, ...]) -> Tensor:
-    graph, count = e.graph, len(windows.axes)
-    elements, guard = windows.spread()
-    inner = [axis.size for axis in windows.axes]
-    parted = (*shape[:2], *inner, *shape[2:])
-    factor = graph.reshape(weight, (1, shape[1], *inner, *[1] * count))
-    product_of = e("mul", graph.reshape(guarded(graph, guard, elements, 0.0), parted), factor)
-    dims = range(2, 2 + count)
-    return graph.squeeze(reduced(graph, "reduce_sum", product_of, dims, e.wide), dims)

@@ -9,7 +9,7 @@ from ..slots import Setting
 from .matmul_program import BYTES
 from .triton_matmul_source import written_out
 
-ALONE = WindowAxis(taps=1, dilation=1, stride=1, padding=0, places=1, length=1, walk=0)
+ALONE = WindowAxis(taps=1, dilation=1, stride=1, padding=0, behind=0, places=1, length=1, walk=0)
 """An axis that windows of fewer dimensions have not."""
 MOST_PAIRS = 8
 

@@ -111,9 +111,9 @@ def windows_side(program: MatmulProgram, windows: Windows, operand: Operand, poi
     refresh.append(f"b_pointers = {plus('b_base', moved)}")
     inside = []
     for i, axis in enumerate(axes):
-        if axis.padding > 0:
-            place = f"(b_start_{i}[None, :] + b_at_{i}[:, None])"
-            inside += [f"({place} >= 0)", f"({place} < {written_out(axis.length)})"]
+        place = f"(b_start_{i}[None, :] + b_at_{i}[:, None])"
+        inside += [f"({place} >= 0)"] * (axis.padding > 0)
+        inside += [f"({place} < {written_out(axis.length)})"] * (axis.behind > 0)
     mask = " & ".join(inside)
     return {
         "clamped": True,

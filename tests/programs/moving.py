@@ -19,6 +19,18 @@ def half(*shape: int) -> torch.Tensor:
     return draw(*shape, dtype=torch.float16)
 
 
+class Cut(nn.Module):
+    """A module's result without its end, as causal convolutions are written."""
+
+    def __init__(self, inner: nn.Module, end: int) -> None:
+        super().__init__()
+        self.inner, self.end = inner, end
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.inner(x)[..., : self.end]
+        return result
+
+
 def pooled(x: torch.Tensor) -> torch.Tensor:
     return F.max_pool2d(x, 3, 1, 1)
 
@@ -170,8 +182,77 @@ layer("convolved_halves", lambda: nn.Conv2d(4, 5, 3, padding=1).half(), lambda: 
 layer("convolved_in_pairs", lambda: nn.Conv2d(12, 9, (3, 4), 2, (0, 3)).half(), lambda: [half(2, 12, 7, 22)])
 layer("convolved_in_even_pairs", lambda: nn.Conv2d(5, 9, 3, (1, 2), 2).half(), lambda: [half(2, 5, 7, 40)])
 layer("convolved_permuted", lambda: nn.Conv2d(3, 4, 3), lambda: [draw(2, 8, 9, 3).permute(0, 3, 1, 2)])
+case(
+    "convolved_behind",
+    lambda self, x: F.relu(F.conv1d(F.pad(x, (3, 0)), self.weight, self.bias, groups=3)),
+    lambda: [half(2, 3, 40)],
+    weight=lambda: half(3, 1, 4),
+    bias=lambda: half(3),
+)
+case(
+    "convolved_to_its_end",
+    lambda self, x: F.conv2d(F.pad(x, (0, 1, 0, 1)), self.weight, stride=2),
+    lambda: [draw(2, 3, 8, 10)],
+    weight=(5, 3, 3, 3),
+)
+case(
+    "convolved_around",
+    lambda self, x: F.conv2d(F.pad(x, (2, 0, 0, 3)), self.weight, padding=(1, 0), dilation=(1, 2)),
+    lambda: [half(2, 9, 7, 22)],
+    weight=lambda: half(6, 9, 3, 3),
+)
+case(
+    "convolved_at_padded_points",
+    lambda self, x: F.conv2d(F.pad(x, (0, 2, 0, 0)), self.weight) + 1,
+    lambda: [draw(2, 3, 5, 6)],
+    weight=(4, 3, 1, 1),
+)
+case(
+    "convolved_same",
+    lambda self, x: F.conv2d(x, self.weight, padding="same", dilation=(1, 2)).relu(),
+    lambda: [draw(2, 3, 7, 8)],
+    weight=(4, 3, 2, 4),
+)
+case(
+    "convolved_valid",
+    lambda self, x: F.conv1d(x, self.weight, None, 2, "valid"),
+    lambda: [draw(2, 3, 21)],
+    weight=(4, 3, 5),
+)
+layer("convolved_and_cut", lambda: Cut(nn.Conv1d(3, 3, 4, padding=3, groups=3), -3), lambda: [draw(2, 3, 21)])
+layer("convolved_and_cut_far", lambda: Cut(nn.Conv1d(3, 4, 3, padding=4, dilation=2), -4), lambda: [draw(2, 3, 20)])
+case(
+    "convolved_and_cut_before",
+    lambda self, x: F.conv2d(x, self.weight, padding=2)[:, :, 1:, :-2],
+    lambda: [draw(2, 3, 7, 8)],
+    weight=(4, 3, 3, 3),
+)
+case(
+    "convolved_and_cut_twice",
+    lambda self, x: (lambda y: y[:, :, 1:] - y[:, :, :-1])(F.conv1d(x, self.weight, padding=1)),
+    lambda: [draw(2, 3, 20)],
+    weight=(4, 3, 3),
+)
+case(
+    "padded_channels_convolved",
+    lambda self, x: F.conv1d(F.pad(x, (1, 1, 0, 1)), self.weight),
+    lambda: [draw(2, 3, 20)],
+    weight=(4, 4, 3),
+)
+case(
+    "cropped_and_convolved",
+    lambda self, x: F.conv1d(F.pad(x, (-1, 2)), self.weight),
+    lambda: [draw(2, 3, 20)],
+    weight=(4, 3, 3),
+)
 
 # At every place.
+case(
+    "gated_product",
+    lambda self, x: F.glu(x @ self.weight, -1),
+    lambda: [draw(6, 8).to(torch.bfloat16)],
+    weight=lambda: draw(8, 10).to(torch.bfloat16),
+)
 layer("at_points", lambda: nn.Conv2d(3, 4, 1), lambda: [draw(2, 3, 5, 6)])
 case("between", lambda self, x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda: [draw(2, 3, 4, 5)])
 case("between_thrice", lambda self, x: F.interpolate(x, (4, 7, 6), mode="trilinear"), lambda: [draw(2, 2, 2, 7, 3)])
@@ -184,6 +265,17 @@ case(
     "between_corners",
     lambda self, x: F.interpolate(x.view(-1, 3, 4), size=(7,), mode="linear", align_corners=True) * 2,
     lambda: [draw(2, 12)],
+)
+case(
+    "divergence",
+    lambda self, x, y: F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
+    lambda: [draw(5, 7), draw(5, 7)],
+)
+case("normalised_largest", lambda self, x: (x - x.mean((1, 2), keepdim=True)).abs().amax(), lambda: [draw(3, 4, 5)])
+case(
+    "normalised_both_ways",
+    lambda self, x: ((x - x.mean(0)) * (x - x.mean(1, keepdim=True))).sum(),
+    lambda: [draw(6, 5)],
 )
 case("shifted_bits", lambda self, x: (x >> 3) ^ (x << 2), lambda: [torch.arange(-20, 20)])
 

@@ -43,6 +43,26 @@ def test_places_between_elements_are_counted_in_the_type_of_indices(name: str) -
         assert not any(s.dtype == "int64" for s in step.body)
 
 
+def test_what_is_stored_only_to_be_widened_is_stored_narrow() -> None:
+    first, second = steps("gated_product")
+    assert [store.dtype for store in first.stores] == ["bfloat16"]
+    assert isinstance(second, LoopProgram)
+    assert [load.dtype for load in second.loads] == ["bfloat16", "bfloat16"]
+
+
+@pytest.mark.parametrize("name", ["divergence", "normalised_largest"])
+def test_a_total_of_what_rows_are_reduced_for_begins_with_their_rows(name: str) -> None:
+    """Only a number for each row is stored, and not what it is the total of."""
+    first, second = steps(name)
+    assert isinstance(first, LoopProgram)
+    assert isinstance(second, LoopProgram)
+    (store,) = first.stores
+    rows = [axis for axis, reduced in enumerate(first.reduced) if reduced]
+    assert rows
+    assert not any(store.strides[axis] for axis in rows)
+    assert len(second.loads) == 1
+
+
 def test_windows_over_windows_are_kernels_one_after_the_other() -> None:
     assert [sum(bool(s.table) for s in step.body) for step in steps("largest_thrice")] == [9, 9, 9]
     lowered = lower(*CASES["by_channel_twice"]())

@@ -14,11 +14,14 @@ from warpsmith.sub_agents.templates.cuda_convolution import CudaConvolution
 
 TEMPLATE = CudaConvolution()
 NAMES = ("convolved_padded", "convolved_dilated", "convolved_1d", "convolved_permuted", "convolved_halves")
-PAIRED = ("convolved_in_pairs", "convolved_in_even_pairs")
+PADDED = ("convolved_to_its_end", "convolved_same", "convolved_and_cut_far", "convolved_and_cut_before")
+PAIRED = ("convolved_around", "convolved_in_pairs", "convolved_in_even_pairs")
 TILED = ("convolved_3d", "convolved_in_slices", "convolved_in_tiles", "convolved_at_points", "convolved_far")
 
 
-@pytest.mark.parametrize("name", [*NAMES, *PAIRED, *TILED, pytest.param("convolved_beside", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", [*NAMES, *PADDED, *PAIRED, *TILED, pytest.param("convolved_beside", marks=pytest.mark.slow)]
+)
 def test_every_geometry_is_right_in_emulation(name: str) -> None:
     """Rounding to TF32 costs half of 2^-10 a factor; windows over several tiles, planes and blocks of channels."""
     found = dict(enumerate(errors(TEMPLATE, name, 2 if name in TILED else 0)))
