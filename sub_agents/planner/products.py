@@ -1,6 +1,10 @@
 """Matrix products in every disguise as `(*batch, m, k) @ (*batch, k, n)`."""
 
-from ...state.sizes import product
+from collections.abc import Iterator
+from itertools import product as pairs
+
+from ...state.sizes import Size, product
+from .batches import refined
 from .pointwise import Arithmetic
 from .registry import Operator, expands, is_float
 from .strided import viewable
@@ -26,10 +30,35 @@ def multiplied(graph: Graph, a: Tensor, b: Tensor, dtype: str) -> Tensor:
         wide = tuple(size for size in batch if size != 1)
         a = graph.reshape(graph.expand(a, (*batch, *a.shape[-2:])), (*wide, *a.shape[-2:]))
         b = graph.reshape(graph.expand(b, (*batch, *b.shape[-2:])), (*wide, *b.shape[-2:]))
-        found = product_of(graph, a, b, dtype)
+        found = product_of(graph, *_in_finer_batch(graph, a, b), dtype)
     found = graph.reshape(found, shape)
     kept = (*batch, *([] if row else [shape[-2]]), *([] if column else [shape[-1]]))
     return graph.reshape(found, kept)
+
+
+def _in_finer_batch(graph: Graph, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both factors with their batch cut as it was before views joined it, where nothing has to be copied then.
+
+    Heads that share keys are such a batch: heads by groups, and only groups have keys of their own.
+    """
+    if viewable(a) and viewable(b):
+        return a, b
+    for shape in (shape for x in (a, b) for shape in _shapes_behind(x)):
+        for end in range(len(a.shape) - 1, len(shape) + 1):
+            batch = tuple(size for size in shape[:end] if size != 1)
+            if refined(batch, a.shape[:-2]) != batch:
+                continue
+            apart = [graph.reshape(x, (*batch, *x.shape[-2:])) for x in (a, b)]
+            if all(viewable(x) for x in apart):
+                return apart[0], apart[1]
+    return a, b
+
+
+def _shapes_behind(x: Tensor) -> Iterator[tuple[Size, ...]]:
+    """Of the views that x is a view of."""
+    while x.is_view:
+        (x,) = x.operands
+        yield x.shape
 
 
 def product_of(graph: Graph, a: Tensor, b: Tensor, dtype: str) -> Tensor:
@@ -79,18 +108,41 @@ def _einsum(op: Operator) -> Tensor:
     columns = [c for c in right if c not in left]
     if not summed or any(c not in result for c in rows + columns):
         raise Uncovered(f"einsum {equation}")
+    one, other = (tensors[0], left), (tensors[1], right)
+    tried = [
+        *_arranged(op.graph, one, other, [batch, rows, summed, columns]),
+        *_arranged(op.graph, other, one, [batch, columns, summed, rows]),
+    ]
+    # Best without copies, then in the order that the result is wanted in.
+    order, a, b = min(tried, key=lambda each: (not (viewable(each[1]) and viewable(each[2])), each[0] != list(result)))
     sizes = dict(zip(left, tensors[0].shape, strict=True)) | dict(zip(right, tensors[1].shape, strict=True))
-    a = _arranged(op.graph, tensors[0], left, [batch, rows, summed])
-    b = _arranged(op.graph, tensors[1], right, [batch, summed, columns])
-    found = product_of(op.graph, a, b, op.dtype)
-    order = batch + rows + columns
-    apart = op.graph.reshape(found, [sizes[c] for c in order])
+    apart = op.graph.reshape(product_of(op.graph, a, b, op.dtype), [sizes[c] for c in order])
     return op.graph.permute(apart, [order.index(c) for c in result])
 
 
-def _arranged(graph: Graph, x: Tensor, labels: str, groups: list[list[str]]) -> Tensor:
-    """x permuted to `groups`, the first of them left apart as the batch and the other two flattened."""
-    moved = graph.permute(x, [labels.index(c) for group in groups for c in group])
-    sizes = {c: x.shape[labels.index(c)] for c in labels}
-    flat = [product(sizes[c] for c in group) for group in groups[1:]]
-    return graph.reshape(moved, [*(sizes[c] for c in groups[0]), *flat])
+def _arranged(
+    graph: Graph, one: tuple[Tensor, str], other: tuple[Tensor, str], labels: list[list[str]]
+) -> Iterator[tuple[list[str], Tensor, Tensor]]:
+    """The factors and the labels of their product, with more and more rows and columns in the batch.
+
+    Labels are those of the batch, rows, sums and columns. Rows that others lie between are no one dimension in memory:
+    as a batch they need not be copied.
+    """
+    batch, rows, summed, columns = labels
+    for first, second in sorted(pairs(range(len(rows) + 1), range(len(columns) + 1)), key=sum):
+        apart = [*batch, *rows[:first], *columns[:second]]
+        a = _flattened(graph, one, other, apart, (rows[first:], summed))
+        b = _flattened(graph, other, one, apart, (summed, columns[second:]))
+        yield [*apart, *rows[first:], *columns[second:]], a, b
+
+
+def _flattened(
+    graph: Graph, own: tuple[Tensor, str], other: tuple[Tensor, str], batch: list[str], groups: tuple[list[str], ...]
+) -> Tensor:
+    """A factor over the batch, which it may have a part of only, and each group as one dimension."""
+    (x, labels), (beside, others) = own, other
+    sizes = dict(zip(others, beside.shape, strict=True)) | dict(zip(labels, x.shape, strict=True))
+    moved = graph.permute(x, [labels.index(c) for c in (*batch, *sum(groups, [])) if c in labels])
+    flat = [product(sizes[c] for c in group) for group in groups]
+    narrow = graph.reshape(moved, [*(sizes[c] if c in labels else 1 for c in batch), *flat])
+    return graph.expand(narrow, (*(sizes[c] for c in batch), *flat))

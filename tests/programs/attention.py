@@ -112,12 +112,37 @@ case(
     lambda self, q, k, v, bias: F.scaled_dot_product_attention(q, k, v, attn_mask=bias),
     lambda: [heads(), heads(50), heads(50, 8), draw(37, 50)],
 )
+
+
+def grouped(q: torch.Tensor, *kv: torch.Tensor) -> list[torch.Tensor]:
+    """Each key and value for all heads of its group."""
+    batch, groups, rows, depth = kv[0].shape
+    shared = (batch, groups, q.shape[1] // groups, rows, depth)
+    return [x[:, :, None].expand(shared).reshape(batch, q.shape[1], rows, depth) for x in kv]
+
+
+case(
+    "attention_of_groups",
+    lambda self, q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+    lambda: [draw(2, 6, 37, 16), draw(2, 2, 50, 16), draw(2, 2, 50, 16)],
+)
+case(
+    "attention_of_groups_repeated",
+    lambda self, q, k, v: (scores(q, k.repeat_interleave(3, 1)) + far(q)).softmax(-1) @ v.repeat_interleave(3, 1),
+    lambda: [draw(2, 6, 37, 16), draw(2, 2, 37, 16), draw(2, 2, 37, 24)],
+)
+case(
+    "attention_of_groups_expanded",
+    lambda self, q, k, v: F.scaled_dot_product_attention(q, *grouped(q, k, v), is_causal=True).transpose(1, 2),
+    lambda: [draw(2, 4, 70, 16).half(), draw(2, 2, 70, 16).half(), draw(2, 2, 70, 16).half()],
+)
 layer("attention_block", Block, lambda: [draw(2, 40, 32)])
 
 OTHER_SIZES = {
     "attended": lambda: [heads(5), heads(130), heads(130, 40)],
     "attention_call": lambda: [heads(70, 20), heads(9, 20), heads(9, 36)],
     "attention_call_causal": lambda: [heads(9, 16), heads(150, 16), heads(150, 16)],
+    "attention_of_groups": lambda: [draw(3, 6, 5, 20), draw(3, 2, 9, 20), draw(3, 2, 9, 20)],
     "attention_call_masked": lambda: [heads(37), heads(0), heads(0, 8), _emptied()[..., :0]],
     "convolved_padded": lambda: [draw(3, 3, 5, 12)],
     "convolved_1d": lambda: [draw(3, 3, 9)],

@@ -204,6 +204,15 @@ case(
 )
 case("einsum_permuted", lambda self, x, y: torch.einsum("bij,jk->bki", x, y), lambda: [draw(2, 5, 4), draw(4, 6)])
 
+case(
+    "einsum_around",
+    lambda self, x, y: torch.einsum("nchw,dc->ndhw", x, y).clamp(0),
+    lambda: [draw(2, 5, 4, 6), draw(3, 5)],
+)
+case("einsum_behind", lambda self, x, y: torch.einsum("bhwc,hk->bkwc", x, y), lambda: [draw(2, 5, 4, 6), draw(5, 3)])
+case("einsum_heads", lambda self, x, y: torch.einsum("btd,dhe->bthe", x, y), lambda: [draw(2, 5, 4), draw(4, 3, 6)])
+case("einsum_both", lambda self, x, y: torch.einsum("ckb,kad->abcd", x, y), lambda: [draw(2, 5, 4), draw(5, 3, 6)])
+
 
 def gated(self: Any, x: torch.Tensor) -> torch.Tensor:
     return F.silu(F.linear(x, self.gate)) * F.linear(x, self.up)
@@ -276,11 +285,6 @@ case(
 )
 layer("transposed_convolution", lambda: nn.ConvTranspose2d(3, 4, 3, stride=2), lambda: [draw(2, 3, 5, 6)])
 case("sorted", lambda self, x: (lambda v, i: v * 2 + i)(*torch.sort(x.exp(), -1)), lambda: [draw(5, 13)])
-case(
-    "attention_of_groups",
-    lambda self, q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True) + 1,
-    lambda: [draw(2, 4, 5, 4), draw(2, 2, 5, 4)],
-)
 layer("recurrent", lambda: nn.GRU(4, 5, batch_first=True), lambda: [draw(2, 6, 4)])
 case(
     "unsplittable",

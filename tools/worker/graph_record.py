@@ -218,6 +218,7 @@ def _call(node: fx.Node, sizes: _Sizes) -> list[Node]:
         return []
     if isinstance(value, torch.SymFloat):  # A number that depends on sizes: they are fixed.
         raise sizes.unwritable(value.node.expr)
+    _check_groups(node, sizes)
     sizes.named = name.startswith(WINDOWED) and not _ceils(node)
     for made in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(made, torch.Tensor):
@@ -233,6 +234,23 @@ def _call(node: fx.Node, sizes: _Sizes) -> list[Node]:
             output_count=len(value) if isinstance(value, (list, tuple)) else 1,
         )
     ]
+
+
+def _check_groups(node: fx.Node, sizes: _Sizes) -> None:
+    """How many heads share keys is a number of the model, not a size: heads are fixed where they do not say it."""
+    if not node.kwargs.get("enable_gqa"):
+        return
+    query, key = (argument.meta["val"] for argument in node.args[:2])
+    heads, groups = (x.shape[-3] for x in (query, key))
+    if isinstance(heads, int) and isinstance(groups, int):
+        return
+    ratio = _expression(heads) / _expression(groups)
+    if not ratio.is_Integer:
+        raise sizes.unwritable(ratio)
+
+
+def _expression(size: Any) -> Any:
+    return size if isinstance(size, int) else size.node.expr
 
 
 def _ceils(node: fx.Node) -> bool:

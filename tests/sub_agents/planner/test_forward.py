@@ -121,7 +121,8 @@ ONE_KERNEL = """
     log_softmax_bf16 logsumexp mean_square max_and_index amax_amin variance norm center residual_and_norm
     rms_over_channels layer_norm layer_norm_2d group_norm group_norm_then_silu
     instance_norm batch_norm rms_norm linear linear_3d linear_permuted matmul_transposed bmm_residual broadcast_batch
-    addmm einsum bf16_linear_silu row_scaled heads kl cosine
+    addmm einsum einsum_around einsum_behind einsum_heads einsum_both bf16_linear_silu row_scaled heads kl cosine
+    attention_of_groups attention_of_groups_repeated attention_of_groups_expanded
 """
 
 
@@ -166,7 +167,6 @@ def test_what_needs_two_kernels_is_two_kernels(name: str, count: int) -> None:
         ("transposed_convolution", "aten.conv_transpose2d.input"),
         ("empty_convolution", "aten.conv2d.default"),
         ("resized_by_a_factor_unseen", "aten.upsample_bilinear2d.vec"),
-        ("attention_of_groups", "aten.scaled_dot_product_attention.default"),
         ("recurrent", "aten.gru.input"),
     ],
 )

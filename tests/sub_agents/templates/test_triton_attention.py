@@ -5,6 +5,7 @@ from programs.attention import ATTENTION, OTHER_SIZES
 from programs.process import printed
 
 pytestmark = pytest.mark.timeout(900)
+HALVES = ("attended_halves", "attended_nearby", "attention_of_groups_expanded")
 
 
 def test_attention_is_right_under_several_settings_and_sizes_in_the_interpreter() -> None:
@@ -15,7 +16,7 @@ def test_attention_is_right_under_several_settings_and_sizes_in_the_interpreter(
         f"{name} {label}": error
         for name, each in errors.items()
         for label, error in each.items()
-        if not isinstance(error, float) or error > (1e-3 if name in ("attended_halves", "attended_nearby") else 1e-6)
+        if not isinstance(error, float) or error > (1e-3 if name in HALVES else 1e-6)
     }
     assert not wrong
 

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+import programs.attention  # noqa: F401 - it adds cases
 import pytest
 import torch
 from programs.references import CASES, Function, draw
@@ -117,6 +118,17 @@ def test_attention_and_recurrent_cells_stay_whole() -> None:
     attention = "aten.scaled_dot_product_attention.default"
     for name, operator in (("attention_of_groups", attention), ("recurrent", "aten.gru.input")):
         assert operator in [n.op for n in lower(*CASES[name]()).nodes]
+
+
+def test_how_many_heads_share_keys_is_known() -> None:
+    """Heads are fixed for it where only a call's flag says that they come in groups; other sizes stay free."""
+    graph = lower(*CASES["attention_of_groups"]())
+    shapes = [node.output.shape for node in graph.nodes[:3] if node.output is not None]
+    assert [shape[1] for shape in shapes] == [6, 2, 2]
+    assert all(isinstance(shape[axis], str) for shape in shapes for axis in (0, 2, 3))
+    repeated = lower(*CASES["attention_of_groups_repeated"]())
+    heads, groups = (node.output.shape[1] for node in repeated.nodes[:2] if node.output is not None)
+    assert heads == f"3*{groups}"
 
 
 def test_models_and_inputs_on_the_meta_device_lower_alike() -> None:
