@@ -63,6 +63,11 @@ class SuiteRow(Record):
     """What measured this row; empty in files from before it was kept."""
 
     @property
+    def speedup_on_main(self) -> float | None:
+        """Against the best baseline on the main workload alone, by medians."""
+        return self.best_baseline_ms / self.best_ms if self.best_baseline_ms and self.best_ms else None
+
+    @property
     def done(self) -> bool:
         """Whether running it again would tell nothing new: failures of the machine do not count as results."""
         return self.status not in ("infra_error", "crashed")
@@ -119,7 +124,7 @@ def measured_of(names: Collection[str]) -> tuple[SuiteProblem, ...]:
 
 
 def summary(rows: Iterable[SuiteRow]) -> dict[str, Any]:
-    """The scores over the suite. `geomean_speedup` and `median_sol_fraction` are over the problems that passed."""
+    """The scores over the suite. Geometric means and `median_sol_fraction` are over the problems that passed."""
     by_name = {row.name: row for row in rows}
     whole = measured_of(by_name)
     found = [by_name[problem.name] for problem in whole if problem.name in by_name]
@@ -128,6 +133,7 @@ def summary(rows: Iterable[SuiteRow]) -> dict[str, Any]:
     scores: dict[str, Any] = {}
     for suffix, field in (
         ("", "speedup"),
+        ("_on_main", "speedup_on_main"),
         ("_over_eager", "speedup_over_eager"),
         ("_over_compile", "speedup_over_compile"),
     ):
@@ -137,7 +143,8 @@ def summary(rows: Iterable[SuiteRow]) -> dict[str, Any]:
     fractions = [row.sol_fraction for row in passed if row.sol_fraction is not None]
     return {
         **scores,
-        "geomean_speedup": round(geometric_mean(row.speedup for row in passed if row.speedup is not None), 4),
+        "geomean_speedup": _mean(row.speedup for row in passed),
+        "geomean_speedup_on_main": _mean(row.speedup_on_main for row in passed),
         "median_sol_fraction": round(median(fractions), 4) if fractions else None,
         "problems_in_suite": len(whole),
         "problems_run": len(found),
@@ -145,6 +152,10 @@ def summary(rows: Iterable[SuiteRow]) -> dict[str, Any]:
         "verdicts": {verdict: sum(row.verdict == verdict for row in passed) for verdict in ("win", "tie", "loss")},
         "seconds_per_problem": round(sum(row.seconds for row in found) / max(1, len(found)), 1),
     }
+
+
+def _mean(speedups: Iterable[float | None]) -> float:
+    return round(geometric_mean(speedup for speedup in speedups if speedup is not None), 4)
 
 
 def dump(report: SuiteReport) -> str:

@@ -91,7 +91,7 @@ def final_check(state: State, runtime: Runtime[Context]) -> Update:
     return {
         "winner": id,
         "outcome": "estimated" if state.dry_run else "verified",
-        "speedup": evaluation.rank,
+        "speedup": None if state.dry_run else evaluation.rank,
     }
 
 

@@ -26,7 +26,7 @@ def fit_sizes(state: State, runtime: Runtime[Context]) -> Update:
     services, context = services_of(state.run_dir, runtime), context_of(runtime)
     best = most_thorough(state.best, services) if state.best else None
     asked = context.stage == "hardened" and not state.dry_run and state.stop_reason not in OUT_OF_TIME
-    if not asked or best is None or services.meter is not None or services.person is not None:
+    if not asked or best is None or services.meter is not None or context.writer == "human":
         return {}
     rows: dict[str, Row] = {}
     for place, workload in enumerate(falls_short(services.problem, best)):

@@ -164,7 +164,13 @@ def test_a_dry_run_keeps_the_best_estimate_and_calls_it_estimated(problem_file, 
     assert [what for what, _ in harness.calls].count("full") == 0  # All tiers of a dry run are one.
     assert (result.speedup, result.speedup_over, result.timings) == (None, {}, ())
     assert result.estimated_sol_fraction == pytest.approx(2.2 * 1.05**3)
-    assert "Estimated, untimed" in (Path(result.run_dir) / "report.html").read_text()
+    html = (Path(result.run_dir) / "report.html").read_text()
+    assert "Estimated, untimed" in html
+    table = html.partition("~speed of light")[2].partition("<h2>")[0]
+    assert "%" in table
+    assert "×" not in table  # A fraction of a bound is no speedup.
+    steps = dict(stream_nodes(problem_file, tmp_path / "again", given(harness=ScriptedHarness(dry=True))))
+    assert (steps["final_check"]["winner"], steps["final_check"]["speedup"]) == (WINNER.id, None)
 
 
 def test_nothing_unverified_is_kept_on_a_gpu(problem_file, tmp_path, given):

@@ -169,3 +169,13 @@ def test_a_writer_chooses_by_the_sizes_of_the_plan() -> None:
         for each in (plan, long_rows)
     ]
     assert first == ["triton_row_persistent", "triton_split_reduction"]
+
+
+def test_someone_at_the_terminal_is_no_reason_to_leave_other_sizes_out(problem_file, tmp_path, given) -> None:
+    """A person is there to answer a writer that asks; only where they write themselves is nobody asked for more."""
+    writer = Writer(tiles=(64, 1024), fitting={SMALL: 16})
+    collaborators = given(
+        harness=GivesUp(), writers={"triton": writer}, planner=Planner(), person=lambda question: "nothing was asked"
+    )
+    result = optimize(problem_file, given=collaborators, out=str(tmp_path), languages="triton", budget=6)
+    assert [entry.asked for entry in result.trajectory[-2:]] == ["fit odd", "combine"]
