@@ -7,6 +7,7 @@ from functools import cached_property
 
 from ...state.sizes import product, value
 from .addresses import INDEX
+from .index_maps import contiguous_strides
 from .registry import BITS
 from .strided import base_of
 from .tensors import Tensor
@@ -21,6 +22,8 @@ MOST_REPEATED = 2
 """How often gathers may read an element on average, and it still be computed anew each time, however it is."""
 MOST_WORK = 40
 """Instructions, roughly, that computing an element again and again may take in all, where it is read more often."""
+MOST_WRITTEN = 100
+"""Statements that it may take in a kernel's text, at all places that read it."""
 _COSTLY = {"erf": 12, "pow": 12, "tanh": 10, "sin": 10, "cos": 10, "sigmoid": 8, "expm1": 8, "log1p": 8, "fmod": 8}
 _COSTLY |= {"remainder": 8, "floor_div": 8, "exp": 5, "exp2": 5, "log": 5, "log2": 5, "div": 5, "reciprocal": 5}
 _COSTLY |= {"sqrt": 4, "rsqrt": 4}
@@ -80,6 +83,33 @@ def widens(tensor: Tensor) -> bool:
     return BITS.get(narrow.dtype, 64) < BITS.get(tensor.dtype, 64)
 
 
+@dataclass
+class _Uses:
+    """How what gathers read would be computed again for them."""
+
+    times: float = 0.0
+    """How often an element of it, on average."""
+    places: int = 0
+    """At how many places in a kernel's text."""
+    gathered: bool = False
+
+    def add(self, user: "_Uses", ratio: float, gathered: bool) -> None:
+        """A user's own, with `ratio` elements for each of these; gathers add up, as each reads elsewhere."""
+        if gathered:
+            self.times += max(1.0, user.times) * ratio
+            self.places += max(1, user.places)
+            self.gathered = True
+        else:
+            self.times = max(self.times, user.times * ratio)
+            self.places = max(self.places, user.places)
+
+
+def _is_table(leaf: Tensor) -> bool:
+    """Whether kernels can read it at computed places."""
+    laid = (*leaf.shape, *leaf.strides)
+    return leaf.strides == contiguous_strides(leaf.shape) or all(isinstance(each, int) for each in laid)
+
+
 class Recomputing:
     """Decides by what would be read and computed, at the hinted sizes.
 
@@ -116,29 +146,29 @@ class Recomputing:
     def carried(self) -> frozenset[Tensor]:
         """What gathers read and had better compute where they read it, all gathers of it taken together."""
         found: set[Tensor] = set()
-        elsewhere: defaultdict[Tensor, float] = defaultdict(float)
-        read: set[Tensor] = set()
+        uses: defaultdict[Tensor, _Uses] = defaultdict(_Uses)
         for tensor in reversed(self._order):
-            if tensor in read:
+            own = uses[tensor]
+            if own.gathered:
                 chain = self.chain(tensor)
-                if chain is not None and self._worth_computing(tensor, chain, elsewhere[tensor]):
+                if chain is not None and self._worth_computing(tensor, chain, own):
                     found |= chain.inside
                 else:
-                    elsewhere[tensor] = 0.0  # It is stored: what it is made of is computed once for it.
+                    # It is stored, also where a user's chain has it: what it is made of is computed once for it.
+                    found.discard(tensor)
+                    own = uses[tensor] = _Uses()
             for number, operand in enumerate(tensor.operands):
                 base = base_of(operand)
                 ratio = self._elements(tensor) / self._elements(base)
-                if tensor.op == "gather" and number == 0:
-                    elsewhere[base] += max(1.0, elsewhere[tensor]) * ratio
-                    read.add(base)
-                else:
-                    elsewhere[base] = max(elsewhere[base], elsewhere[tensor] * ratio)
+                uses[base].add(own, ratio, gathered=tensor.op == "gather" and number == 0)
         return frozenset(found)
 
-    def _worth_computing(self, source: Tensor, chain: Chain, times: float) -> bool:
-        if self._read(chain) > MOST_READ * self.bytes(source):
+    def _worth_computing(self, source: Tensor, chain: Chain, uses: _Uses) -> bool:
+        if self._read(chain) > MOST_READ * self.bytes(source) or not all(map(_is_table, chain.leaves)):
             return False
-        return (times <= MOST_REPEATED and chain.steps <= MOST_STEPS) or times * chain.work <= MOST_WORK
+        if uses.places * chain.steps > MOST_WRITTEN:
+            return False
+        return (uses.times <= MOST_REPEATED and chain.steps <= MOST_STEPS) or uses.times * chain.work <= MOST_WORK
 
     def _read(self, chain: Chain) -> int:
         return sum(self.bytes(leaf) for leaf in chain.leaves)

@@ -25,6 +25,8 @@ class Region:
     reads: dict[Tensor, None] = field(default_factory=dict)
     solo: bool = False
     """Made for one tensor that its own region cannot store: everything below it is computed again."""
+    plain: bool = False
+    """Made for one tensor whose gathers load all that they read: computing it there gave no kernel."""
 
     @property
     def matmuls(self) -> list[Tensor]:
@@ -92,13 +94,20 @@ class Grower:
         for trial in trials:
             if self._join(trial, tensor):
                 return
-        region = Region([tensor])
         try:
-            region.reads = self.emission(region, [tensor]).reads
-        except Refused as reason:
-            raise CannotPlace(tensor.origin, str(reason)) from reason
+            region = self._alone(Region([tensor]))
+        except Refused:
+            try:
+                region = self._alone(Region([tensor], plain=True))
+            except Refused as reason:
+                raise CannotPlace(tensor.origin, str(reason)) from reason
         self.regions.append(region)
         self.home[tensor] = region
+
+    def _alone(self, region: Region) -> Region:
+        """A region of one tensor, with what it reads. Raises Refused."""
+        region.reads = self.emission(region, region.members).reads
+        return region
 
     def _candidates(self, tensor: Tensor) -> list[Region]:
         if tensor.kind == "matmul":
@@ -168,7 +177,8 @@ class Grower:
 
         def computed(tensor: Tensor, elsewhere: bool) -> bool:
             if elsewhere:
-                return tensor in again.carried or widens(tensor) or again.from_nothing(tensor)
+                carried = tensor in again.carried and not region.plain
+                return carried or widens(tensor) or again.from_nothing(tensor)
             if tensor in inside:
                 return True
             if region.matmuls and again.moves(tensor):

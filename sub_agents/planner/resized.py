@@ -54,22 +54,25 @@ def _linear(op: Operator) -> Tensor:
 
 
 def _steps(op: Operator, x: Tensor, dim: int, given: float | None) -> tuple[float, float]:
-    """Where output i lies in the input: i times the first number, and the second on top."""
+    """Where output i lies in the input: i and the second number, times the first, less the second."""
     many, one = op.shape[dim], x.shape[dim]
     if op.arg(2, "align_corners"):
         return ((whole(one) - 1) / (whole(many) - 1) if whole(many) > 1 else 0.0), 0.0
     times = quotient(many, one)
     if given is not None and given != (times if isinstance(times, int) else whole(many) / whole(one)):
         raise Uncovered("resizing by a factor that the sizes do not show")
-    step = 1.0 / given if given is not None else whole(one) / whole(many)
-    return step, 0.5 * step - 0.5
+    return (1.0 / given if given is not None else whole(one) / whole(many)), 0.5
 
 
 def _between(graph: Graph, x: Tensor, compact: Compact, dim: int, steps: tuple[float, float]) -> Tensor:
+    step, half = steps
     at = compact.place(dim)
     index = places(graph, compact.shape, at)
     place = graph.pointwise("cast", index, dtype="float32")
-    place = graph.pointwise("add", graph.pointwise("mul", place, steps[0], dtype="float32"), steps[1], dtype="float32")
+    # In PyTorch's order: where a place falls on an element, rounding decides between two.
+    place = graph.pointwise("add", place, half, dtype="float32") if half else place
+    place = graph.pointwise("mul", place, step, dtype="float32")
+    place = graph.pointwise("sub", place, half, dtype="float32") if half else place
     place = graph.pointwise("maximum", place, 0.0, dtype="float32")
     lower = graph.pointwise("floor", place, dtype="float32")
     share = graph.pointwise("sub", place, lower, dtype="float32")
@@ -80,5 +83,6 @@ def _between(graph: Graph, x: Tensor, compact: Compact, dim: int, steps: tuple[f
     first = counted(graph, "minimum", first, last)
     second = counted(graph, "minimum", counted(graph, "add", first, 1), last)
     low, high = (taken(graph, x, compact, {at: row}) for row in (first, second))
-    rise = graph.pointwise("sub", high, low, dtype="float32")
-    return graph.pointwise("add", low, graph.pointwise("mul", rise, share, dtype="float32"), dtype=x.dtype)
+    rest = graph.pointwise("sub", 1.0, share, dtype="float32")
+    parts = (graph.pointwise("mul", x, weight, dtype="float32") for x, weight in ((low, rest), (high, share)))
+    return graph.pointwise("add", *parts, dtype=x.dtype)

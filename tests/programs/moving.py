@@ -19,6 +19,27 @@ def half(*shape: int) -> torch.Tensor:
     return draw(*shape, dtype=torch.float16)
 
 
+def flipped_often(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(12):
+        x = x + x.flip(1)
+    return x
+
+
+def haar(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(5):
+        even, odd = x[:, ::2], x[:, 1::2]
+        x = torch.cat([(even + odd) * 0.5, (even - odd) * 0.5], 1)
+    return x
+
+
+def _steep() -> torch.Tensor:
+    x = torch.zeros(1, 2, 4, 4)
+    x[:, 0, :, 2:] = -torch.inf
+    x[:, 1, ::2] = 3e38
+    x[:, 1, 1::2] = -3e38
+    return x
+
+
 class Cut(nn.Module):
     """A module's result without its end, as causal convolutions are written."""
 
@@ -261,6 +282,21 @@ case(
     lambda self, x, y: F.interpolate(F.relu(x), scale_factor=2, mode="bilinear") + y,
     lambda: [draw(2, 3, 4, 5), draw(2, 3, 8, 10)],
 )
+case("between_infinite", lambda self, x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda: [_steep()])
+case(
+    "between_costly",
+    lambda self, x: F.interpolate(F.silu(x), scale_factor=2, mode="bilinear").flip(2),
+    lambda: [draw(1, 2, 3, 4)],
+)
+case("largest_of_costly_flipped", lambda self, x: pooled(F.silu(x)).flip(2), lambda: [draw(1, 2, 4, 6)])
+case("largest_of_permuted", lambda self, x: pooled(x.permute(0, 3, 1, 2).relu()), lambda: [draw(2, 5, 6, 3)])
+case(
+    "between_permuted",
+    lambda self, x: F.interpolate(x.permute(0, 3, 1, 2).relu(), scale_factor=2, mode="bilinear"),
+    lambda: [draw(2, 5, 6, 3)],
+)
+case("summed_and_flipped_often", lambda self, x: flipped_often(x), lambda: [draw(3, 8)])
+case("wavelet", lambda self, x: haar(x), lambda: [draw(2, 32)])
 case(
     "between_corners",
     lambda self, x: F.interpolate(x.view(-1, 3, 4), size=(7,), mode="linear", align_corners=True) * 2,

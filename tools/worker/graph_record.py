@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 from torch.utils import _pytree as pytree
@@ -106,6 +107,10 @@ class _Sizes:
             return "(" + " * ".join([self._formula(expression.base)] * int(expression.exp)) + ")"
         raise self.unwritable(expression)
 
+    def depends(self, expression: Any) -> bool:
+        """Whether free sizes of inputs are all that it is computed from."""
+        return bool(expression.free_symbols) and expression.free_symbols <= set(self._sources)
+
     def unwritable(self, expression: Any) -> Exception:
         dimensions: set[tuple[int, int]] = set()
         for symbol in expression.free_symbols:
@@ -141,6 +146,7 @@ def record(exported: ExportedProgram, model: nn.Module) -> LoweredGraph:
     user = [node for node in placeholders if specs[node.name].kind is InputKind.USER_INPUT]
     taken = frozenset(node.name for node in exported.graph.nodes)
     sizes = _Sizes([node.meta.get("val") for node in user], taken)
+    _check_assumptions(placeholders, sizes)
     nodes: list[Node] = []
     for node in exported.graph.nodes:
         if node.op == "placeholder":
@@ -157,6 +163,22 @@ def record(exported: ExportedProgram, model: nn.Module) -> LoweredGraph:
         mutated=tuple(updates),
         updates=updates,
     )
+
+
+def _check_assumptions(placeholders: Sequence[fx.Node], sizes: _Sizes) -> None:
+    """A number that export took a size's arithmetic for holds at one size: `int(0.5 * height)` is no longer free in it.
+
+    Export only notes that as a guard, and leaves the dimension free. Raises Unwritable.
+    """
+    values = [node.meta.get("val") for node in placeholders]
+    modes = [value.fake_mode for value in values if isinstance(value, FakeTensor)]
+    guards = [guard.expr for mode in modes[:1] if mode.shape_env is not None for guard in mode.shape_env.guards]
+    for guard in guards:
+        if guard.func.__name__ != "Equality":
+            continue
+        computed_size, taken = sorted(guard.args, key=lambda side: bool(side.is_Integer))
+        if taken.is_Integer and taken != 0 and sizes.depends(computed_size):
+            raise sizes.unwritable(computed_size)
 
 
 def _updates(exported: ExportedProgram) -> dict[str, str]:

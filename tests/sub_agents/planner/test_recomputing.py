@@ -21,7 +21,9 @@ def steps(name: str) -> list[LoopProgram | MatmulProgram]:
     return found
 
 
-@pytest.mark.parametrize("name", ["largest_of_gelu", "largest_beside", "repeated_silu"])
+@pytest.mark.parametrize(
+    "name", ["largest_of_gelu", "largest_beside", "repeated_silu", "between_costly", "largest_of_costly_flipped"]
+)
 def test_a_costly_value_is_computed_once_for_all_windows_that_it_is_in(name: str) -> None:
     first, second = steps(name)
     assert any(s.op in HEAVY for s in first.body)
@@ -74,6 +76,18 @@ def test_windows_over_windows_are_kernels_one_after_the_other() -> None:
 
 def test_what_a_product_adds_from_elsewhere_does_not_take_its_epilogue_away() -> None:
     assert [step.kind for step in steps("flipped_beside_product")] == ["loop", "matmul"]
+
+
+@pytest.mark.parametrize("name", ["largest_of_permuted", "between_permuted"])
+def test_what_kernels_cannot_read_at_computed_places_is_stored_first(name: str) -> None:
+    """Strides that no formula knows: an operator between makes a value that lies as tables do."""
+    assert all(isinstance(step, LoopProgram) for step in steps(name))
+
+
+@pytest.mark.parametrize("name", ["summed_and_flipped_often", "wavelet"])
+def test_what_reads_itself_again_and_again_does_not_grow_without_end(name: str) -> None:
+    """Each flip of a flip would double the statements; beyond a hundred or so what is read is stored."""
+    assert all(len(step.body) <= 150 for step in steps(name))
 
 
 def test_a_long_chain_is_not_looked_through_to_its_end() -> None:

@@ -131,6 +131,25 @@ def test_how_many_heads_share_keys_is_known() -> None:
     assert heads == f"3*{groups}"
 
 
+@pytest.mark.parametrize(
+    ("function", "fixed"),
+    [
+        (lambda self, x: x[:, :, : int(x.shape[2] * 0.5)], {2}),
+        (lambda self, x: torch.nn.functional.interpolate(x, size=(int(x.shape[2] * 1.5), x.shape[3])), {2}),
+        (lambda self, x: torch.nn.functional.max_pool2d(x, (1, 3), (1, 2)), {3}),
+        (lambda self, x: torch.nn.functional.max_pool2d(x, 2, 1), set()),
+        (lambda self, x: x.unflatten(0, (1, -1)).flatten(1), set()),
+    ],
+    ids=["half as a float", "three halves", "one window", "several windows", "seen otherwise"],
+)
+def test_a_size_that_a_number_was_taken_for_is_not_free(function: Any, fixed: set[int]) -> None:
+    """The plan for a height of 9 would cut off at 4 at any height; and one window is one at few widths."""
+    graph = graph_of(function, draw(2, 8, 9, 3))
+    output = graph.nodes[0].output
+    assert output is not None
+    assert {dim for dim, size in enumerate(output.shape) if isinstance(size, int)} == fixed
+
+
 def test_models_and_inputs_on_the_meta_device_lower_alike() -> None:
     with torch.device("meta"):
         module, inputs = nn.Linear(7, 9), [torch.randn(5, 7)]
