@@ -112,6 +112,7 @@ class Convolution:
         windows = graph.unfold(parted if viewable(parted) else copied(graph, parted), self.axes)
         taps = windows.shape[-2]
         weights = graph.reshape(self.weight, (1, self.groups, outputs, taps))
+        weights = weights if viewable(weights) else copied(graph, weights)  # Channels are last in memory, say.
         weights = graph.expand(weights, (images, self.groups, outputs, taps))
         return graph.reshape(graph.matmul(weights, windows, self.dtype), self.shape)
 

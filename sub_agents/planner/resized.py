@@ -1,6 +1,6 @@
 """Resizing: elements repeated, or weighted between their neighbours."""
 
-from ...state.sizes import quotient
+from ...state.sizes import Size, quotient
 from .moved import Compact, copied, counted, places, taken, whole
 from .registry import Operator, expands, is_float
 from .tensors import Graph, Tensor, Uncovered
@@ -53,18 +53,35 @@ def _linear(op: Operator) -> Tensor:
     return found
 
 
-def _steps(op: Operator, x: Tensor, dim: int, given: float | None) -> tuple[float, float]:
+def _steps(op: Operator, x: Tensor, dim: int, given: float | None) -> tuple[float | Tensor, float]:
     """Where output i lies in the input: i and the second number, times the first, less the second."""
     many, one = op.shape[dim], x.shape[dim]
     if op.arg(2, "align_corners"):
-        return ((whole(one) - 1) / (whole(many) - 1) if whole(many) > 1 else 0.0), 0.0
+        return (0.0 if many == 1 else _ratio(op.graph, one, many, 1)), 0.0
     times = quotient(many, one)
-    if given is not None and given != (times if isinstance(times, int) else whole(many) / whole(one)):
+    if isinstance(times, int):
+        if given not in (None, times):
+            raise Uncovered("resizing by a factor that the sizes do not show")
+        return 1.0 / times, 0.5
+    if given is not None and given != whole(many) / whole(one):
         raise Uncovered("resizing by a factor that the sizes do not show")
-    return (1.0 / given if given is not None else whole(one) / whole(many)), 0.5
+    return _ratio(op.graph, one, many, 0), 0.5
 
 
-def _between(graph: Graph, x: Tensor, compact: Compact, dim: int, steps: tuple[float, float]) -> Tensor:
+def _ratio(graph: Graph, one: Size, many: Size, less: int) -> float | Tensor:
+    """The quotient of two sizes, both by so much less: a number, or computed by the kernel where they are free."""
+    if isinstance(one, int) and isinstance(many, int):
+        return (one - less) / (many - less)
+    parts = (
+        float(size - less)
+        if isinstance(size, int)
+        else graph.pointwise("cast", counted(graph, "sub", size, less), dtype="float32")
+        for size in (one, many)
+    )
+    return graph.pointwise("div", *parts, dtype="float32")
+
+
+def _between(graph: Graph, x: Tensor, compact: Compact, dim: int, steps: tuple[float | Tensor, float]) -> Tensor:
     step, half = steps
     at = compact.place(dim)
     index = places(graph, compact.shape, at)

@@ -12,6 +12,8 @@ from ...state.sizes import Size
 from ..slots import Setting, Slot
 from .triton_loop import INT32_LIMIT, Group, accesses, reduced_axes, size_text, span, symbols
 
+ANY_DEVICE = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+"""Where a kernel that reads nothing writes; Triton's interpreter has no GPU."""
 Values = Mapping[str, tuple[tuple[Size, ...], str]]
 
 
@@ -55,7 +57,7 @@ def allocations(program: LoopProgram, values: Values) -> list[str]:
 
 def allocation(program: LoopProgram, name: str, shape: tuple[Size, ...], dtype: str) -> str:
     """A host line that makes an empty tensor where the kernel's inputs are."""
-    device = f"{program.reads[0]}.device" if program.reads else 'torch.device("cuda")'
+    device = f"{program.reads[0]}.device" if program.reads else ANY_DEVICE
     sizes = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
     return f"{name} = torch.empty(({sizes}), dtype=torch.{dtype}, device={device})"
 

@@ -240,6 +240,11 @@ case(
     lambda: [draw(2, 3, 21)],
     weight=(4, 3, 5),
 )
+layer(
+    "convolved_channels_last",
+    lambda: nn.Conv2d(3, 5, 3, padding=1).to(memory_format=torch.channels_last),
+    lambda: [draw(2, 3, 8, 9).to(memory_format=torch.channels_last)],
+)
 layer("convolved_and_cut", lambda: Cut(nn.Conv1d(3, 3, 4, padding=3, groups=3), -3), lambda: [draw(2, 3, 21)])
 layer("convolved_and_cut_far", lambda: Cut(nn.Conv1d(3, 4, 3, padding=4, dilation=2), -4), lambda: [draw(2, 3, 20)])
 case(
@@ -282,6 +287,17 @@ case(
     lambda self, x, y: F.interpolate(F.relu(x), scale_factor=2, mode="bilinear") + y,
     lambda: [draw(2, 3, 4, 5), draw(2, 3, 8, 10)],
 )
+case(
+    "between_sizes",
+    lambda self, x, y: F.interpolate(x, size=y.shape[2:], mode="bilinear") + y,
+    lambda: [draw(2, 3, 4, 5), draw(2, 3, 7, 13)],
+)
+case(
+    "between_sizes_corners",
+    lambda self, x, y: torch.cat([F.interpolate(x, size=y.shape[2:], mode="bilinear", align_corners=True), y], 1),
+    lambda: [draw(2, 3, 9, 5), draw(2, 4, 6, 13)],
+)
+case("ones_below", lambda self, x: torch.ones(x.shape[0], x.shape[0]).tril(), lambda: [draw(5, 3)])
 case("between_infinite", lambda self, x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda: [_steep()])
 case(
     "between_costly",

@@ -27,7 +27,15 @@ FLOAT_UNARY = ["neg", "abs", "relu", "sign", "square", "reciprocal", *_ROUNDING,
 FLOAT_BINARY = [*_RING, "div", "pow", *_DIVIDED, *_COMPARED, *_LOGICAL]
 INTEGER_UNARY = ["neg", "abs", "sign", "relu", "square", "bitwise_not", "logical_not"]
 INTEGER_BINARY = [*_RING, *_DIVIDED, *_COMPARED, *_BITWISE, *_LOGICAL]
-_GATHERING = ("padded", "joined_sum", "largest_wide", "gathered_at_best")
+_GATHERING = (
+    "padded",
+    "joined_sum",
+    "largest_wide",
+    "gathered_at_best",
+    "between_and_beside",
+    "between_sizes",
+    "ones_below",
+)
 _SCANNING = (
     *("added_up_columns", "added_up_long", "added_up_behind_long", "multiplied_up_long", "largest_so_far_long"),
     *("added_up_one_row", "added_up_behind_one_row", "counted_up_long", "added_up_columns_long", "added_up_twice"),

@@ -19,8 +19,8 @@ from ...state.sizes import Size, computed, written
 LARGEST_LITERAL = 64
 """Elements of a constant tensor that is written into the graph as a literal."""
 
-WINDOWED = ("aten.conv", "aten.max_pool", "aten.avg_pool")
-"""Operators that read windows: how many places those have is no product of sizes where they step or are not padded."""
+WINDOWED = ("aten.conv", "aten.max_pool", "aten.avg_pool", "aten.constant_pad_nd")
+"""Operators that read windows, or pad: how many places there are then is no product of sizes, but has a formula."""
 
 # Checks and bookkeeping that compute nothing.
 IGNORED = ("_assert", "sym_constrain_range", "_guards_fn", "sym_size", "sym_numel", "lazy_load_decompositions")

@@ -94,6 +94,19 @@ def test_a_plan_with_fixed_sizes_computes_the_same(name: str) -> None:
         ("group_norm", [(2, 6, 3, 7)]),
         ("sum_outer_and_inner", [(3, 4, 2, 5)]),
         ("einsum", [(3, 2, 4, 7), (3, 2, 5, 7)]),
+        ("einsum_around", [(3, 7, 2, 5), (4, 7)]),
+        ("between_sizes", [(3, 2, 5, 9), (3, 2, 6, 4)]),
+        ("between_sizes_corners", [(3, 3, 5, 9), (3, 4, 6, 3)]),
+        ("between_and_beside", [(1, 2, 3, 7), (1, 2, 6, 14)]),
+        ("divergence", [(9, 4), (9, 4)]),
+        ("convolved_to_its_end", [(3, 3, 6, 13)]),
+        ("convolved_same", [(1, 3, 9, 5)]),
+        ("convolved_behind", [(1, 3, 13)]),
+        ("convolved_around", [(1, 9, 9, 31)]),
+        ("padded", [(2, 5, 7)]),
+        ("convolved_and_cut", [(3, 3, 9)]),
+        ("convolved_and_cut_before", [(1, 3, 7, 20)]),
+        ("attention_of_groups_repeated", [(3, 9, 21, 16), (3, 3, 21, 16), (3, 3, 21, 8)]),
         ("cumulative", [(4, 6)]),
         ("largest_3x3", [(3, 2, 6, 11)]),
         ("largest_wide", [(1, 4, 12, 8)]),
@@ -106,9 +119,9 @@ def test_a_plan_with_fixed_sizes_computes_the_same(name: str) -> None:
 )
 @torch.no_grad()
 def test_a_plan_with_free_dimensions_holds_at_other_sizes(name: str, shapes: list[tuple[int, ...]]) -> None:
-    plan, module, _ = planned(name)
+    plan, module, given = planned(name)
     assert plan.symbols
-    inputs = [torch.randn(shape) for shape in shapes]
+    inputs = [torch.randn(shape).to(each.dtype) for shape, each in zip(shapes, given, strict=True)]
     assert_same(run_plan(plan, inputs, weights(module)), module(*inputs))
 
 

@@ -16,7 +16,7 @@ from warpsmith.sub_agents.slot_moves import spread
 from warpsmith.sub_agents.slots import Setting
 from warpsmith.sub_agents.templates.registry import templates
 
-NAMES = ("padded", "padded_halves", "joined_sum", "largest_wide", "chosen", "gathered_at_best")
+NAMES = ("padded", "padded_halves", "joined_sum", "largest_wide", "chosen", "gathered_at_best", "between_sizes")
 
 
 @functools.cache
