@@ -33,7 +33,6 @@ class Status(StrEnum):
     CONTRACT_ERROR = "contract_error"
     UNSAFE = "unsafe"
     UNVERIFIED = "unverified"
-    INVALID_PROBLEM = "invalid_problem"
     INFRA_ERROR = "infra_error"
 
 

@@ -16,12 +16,6 @@ class Value(Record):
     dtype: str
 
 
-class Ref(Record):
-    """A use of another node's result as an argument."""
-
-    ref: str
-
-
 class Node(Record):
     """One operator call, input, parameter, buffer or constant, in execution order."""
 

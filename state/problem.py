@@ -1,6 +1,5 @@
 """A problem: what to compute, on which inputs, under which precision policy."""
 
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -81,7 +80,3 @@ class Problem(Record):
     def smallest(self) -> Workload:
         """The workload with the fewest bytes: what a dry run checks on."""
         return min(self.workloads, key=lambda w: w.input_bytes + w.output_bytes)
-
-    @property
-    def file_name(self) -> str:
-        return Path(self.path).name

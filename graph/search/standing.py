@@ -1,6 +1,5 @@
 """What a search strategy sees: the state, the settings and every candidate tried so far. Pure reading."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -66,8 +65,3 @@ def next_phase(state: State) -> Phase | None:
     phases = [phase for phase in PHASES if phase in state.quotas]
     later = phases[phases.index(state.phase) + 1 :]
     return later[0] if later else None
-
-
-def best_of(rows: Sequence[Row]) -> Row | None:
-    """The first of the greatest rank."""
-    return max(rows, key=lambda row: row.rank, default=None)

@@ -77,11 +77,6 @@ def passes(code: TileCode, online: bool, index_dtype: str = "int32") -> list[Pas
     return made
 
 
-def can_merge(program: LoopProgram, code: TileCode) -> bool:
-    """Whether `online` saves a pass."""
-    return len(passes(code, online=True)) < program.levels
-
-
 def _pairs(code: TileCode, level: int) -> list[OnlineExp | Deviations] | None:
     """Accumulators for every reduction of the next level that run with this level's, or None if one cannot."""
     found: list[OnlineExp | Deviations] = []

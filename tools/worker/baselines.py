@@ -11,7 +11,6 @@ from .problem_module import ProblemModule
 
 _MOST_COMPILED = 64
 _THREADS = "WARPSMITH_AUTOTUNE_THREADS"
-BUILT_IN = ("eager", "compile", "max-autotune", "cuda-graphs")
 _MODES = {"compile": "default", "max-autotune": "max-autotune-no-cudagraphs", "cuda-graphs": "max-autotune"}
 
 

@@ -89,11 +89,6 @@ def prctl_death_signal(signal_number: int) -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl")
 
 
-def prctl_not_dumpable() -> None:
-    """Other processes of the same user can no longer read this one's memory or attach to it."""
-    _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
-
-
 def prctl_dumpable() -> None:
     """Undoes what a change of user does to a process: it may look at itself again under /proc."""
     _check(_libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl")

@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 
 from ...state.errors import InvalidProblem
-from ...state.problem import Problem, Target, TensorSpec, Workload
+from ...state.problem import Problem, Target, Workload
 from . import buffers, draws, structure
 
 DTYPES = {"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"}
@@ -213,9 +213,3 @@ def _execute(path: Path, source: str) -> types.ModuleType:
     except (Exception, SystemExit) as error:
         raise InvalidProblem(f"{path}: importing it raises {first_line(error)}") from error
     return module
-
-
-def layouts(values: Any) -> tuple[Any, list[TensorSpec]]:
-    """Description and layouts of nested values."""
-    description, tensors = structure.flatten(values)
-    return description, [buffers.spec_of(tensor) for tensor in tensors]
