@@ -30,7 +30,6 @@ class Occupancy(NamedTuple):
 
     fraction: float
     """Resident warps over the most that a multiprocessor holds; 0 where not one block fits."""
-    blocks_per_sm: int
     limiter: Limiter
     """What fits the fewest blocks; of equals the one named last, so that only what could be relaxed is blamed."""
 
@@ -46,7 +45,7 @@ def theoretical(registers: int, shared_bytes: int, num_warps: int, device: Devic
     }
     blocks = min(fits.values())
     limiter = [name for name, count in fits.items() if count == blocks][-1]
-    return Occupancy(min(1.0, blocks * num_warps / most_warps), blocks, limiter)
+    return Occupancy(min(1.0, blocks * num_warps / most_warps), limiter)
 
 
 def _by_registers(registers: int, num_warps: int, device: DeviceSheet) -> int:

@@ -16,7 +16,7 @@ def loop_program(emission: Emission, name: str, hints: Mapping[str, int]) -> Loo
     accesses = [*(a.strides for a in emission.loads), *(a.strides for a in emission.stores)]
     sizes = dict(emission.layout.sizes)
     reduced = emission.layout.reduced
-    order, renamed = _merged(order, sizes, accesses, [reduced, frozenset(sizes) - reduced], _used_by_iota(emission))
+    order = _merged(order, sizes, accesses, [reduced, frozenset(sizes) - reduced], _used_by_iota(emission))
     if not order:
         order, sizes["one"] = ["one"], 1
         for strides in accesses:
@@ -26,7 +26,7 @@ def loop_program(emission: Emission, name: str, hints: Mapping[str, int]) -> Loo
         space=tuple(sizes[axis] for axis in order),
         reduced=tuple(axis in reduced for axis in order),
         loads=tuple(_load_record(a, order) for a in emission.loads),
-        body=_body(emission, order, renamed),
+        body=_body(emission, order),
         stores=tuple(_store_record(a, order) for a in emission.stores),
     )
 
@@ -45,7 +45,7 @@ def matmul_program(emission: Emission, name: str, locate: Callable[[Tensor], Ope
     accesses = [*(a.strides for a in emission.loads), *(a.strides for a in emission.stores)]
     order: list[Axis] = []
     for group in groups:
-        merged, _ = _merged(group, sizes, accesses, [frozenset(group)], _used_by_iota(emission))
+        merged = _merged(group, sizes, accesses, [frozenset(group)], _used_by_iota(emission))
         if len(merged) > 1:
             raise Refused("rows or columns of the product do not stay together")
         if not merged:
@@ -58,7 +58,7 @@ def matmul_program(emission: Emission, name: str, locate: Callable[[Tensor], Ope
     # Batch axes that the operands and the epilogue all walk as one are one.
     walks = [dict(zip(order[:-2], operand.strides[:-2], strict=True)) for operand in operands]
     fixed = _used_by_iota(emission)
-    batch, _ = _merged(order[:-2], sizes, [*accesses, *walks], [frozenset(order[:-2])], fixed)
+    batch = _merged(order[:-2], sizes, [*accesses, *walks], [frozenset(order[:-2])], fixed)
     a, b, *also = (
         operand.model_copy(update={"strides": (*(walk[axis] for axis in batch), *operand.strides[-2:])})
         for operand, walk in zip(operands, walks, strict=True)
@@ -74,7 +74,7 @@ def matmul_program(emission: Emission, name: str, locate: Callable[[Tensor], Ope
         b=b,
         also=also[0] if also else None,
         loads=tuple(_load_record(x, order) for x in emission.loads),
-        body=_body(emission, order, {axis: axis for axis in order}),
+        body=_body(emission, order),
         stores=tuple(_store_record(x, order) for x in emission.stores),
     )
 
@@ -93,10 +93,9 @@ def _used_by_iota(emission: Emission) -> frozenset[Axis]:
     return frozenset(str(s.args[0]) for s in emission.body if s.op == "iota")
 
 
-def _body(emission: Emission, order: Sequence[Axis], renamed: Mapping[Axis, Axis]) -> tuple[Statement, ...]:
+def _body(emission: Emission, order: Sequence[Axis]) -> tuple[Statement, ...]:
     return tuple(
-        s.model_copy(update={"args": (order.index(renamed[str(s.args[0])]),)}) if s.op == "iota" else s
-        for s in emission.body
+        s.model_copy(update={"args": (order.index(str(s.args[0])),)}) if s.op == "iota" else s for s in emission.body
     )
 
 
@@ -126,7 +125,7 @@ def _merged(
     accesses: Sequence[Strides],
     groups: Sequence[frozenset[Axis]],
     fixed: frozenset[Axis],
-) -> tuple[list[Axis], dict[Axis, Axis]]:
+) -> list[Axis]:
     """Merges neighbours of one group that every access walks as one; strides and sizes are updated in place."""
     result: list[Axis] = []
     for axis in order:
@@ -138,7 +137,7 @@ def _merged(
                 strides[last] = strides[axis]
         else:
             result.append(axis)
-    return result, {axis: axis for axis in order}
+    return result
 
 
 def _one_walk(outer: Axis, inner: Axis, sizes: Mapping[Axis, Size], accesses: Sequence[Strides]) -> bool:

@@ -1,6 +1,6 @@
 """A set of tensors with a layout as one kernel program."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...state.program import SCANS, Statement
@@ -45,10 +45,9 @@ class Emission:
 class Emitter:
     """Writes programs for sinks, computing members and whatever is inlined, loading the rest."""
 
-    def __init__(self, layout: Layout, computed: Callable[[Tensor, bool], bool], hints: Mapping[str, int]) -> None:
+    def __init__(self, layout: Layout, computed: Callable[[Tensor, bool], bool]) -> None:
         self.layout = layout
         self.computed = computed
-        self.hints = hints
         self.out = Emission(layout)
         self._known: dict[tuple[Tensor, IndexMap, str | bool, bool], tuple[str | Literals, int]] = {}
         self._loaded: dict[tuple[str, tuple[tuple[Axis, Size], ...], Size], str] = {}

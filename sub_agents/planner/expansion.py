@@ -34,8 +34,6 @@ class Expanded:
     parameters: dict[str, str] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
     """Inputs that are no tensors, with the value that the forward was lowered for."""
-    uncovered: tuple[str, ...] = ()
-    reasons: dict[str, str] = field(default_factory=dict)
 
 
 CONTIGUOUS_VIEWS = ("aten.view.default", "aten._unsafe_view.default")
@@ -67,7 +65,6 @@ class _Expander:
         self.inputs: list[str] = []
         self.parameters: dict[str, str] = {}
         self.scalars: dict[str, Any] = {}
-        self.uncovered: dict[str, str] = {}
 
     def found(self) -> Expanded:
         tensors = {name: result for name, result in self.results.items() if isinstance(result, Tensor)}
@@ -77,8 +74,6 @@ class _Expander:
             inputs=tuple(self.inputs),
             parameters=self.parameters,
             scalars=self.scalars,
-            uncovered=tuple(self.uncovered),
-            reasons=self.uncovered,
         )
 
     def visit(self, node: Node) -> None:
@@ -109,7 +104,7 @@ class _Expander:
         while isinstance(flat, list) and len(flat) == 1:
             flat = flat[0]
         if isinstance(flat, list):
-            call = Call(node=node, reads={}, outputs=(node.name,), made={})
+            call = Call(node=node, reads={}, made={})
             self.graph.calls.append(call)
             self.results[node.name] = self.graph.made(call, 0, node.name, node.output.shape, node.output.dtype)
         else:
@@ -129,8 +124,7 @@ class _Expander:
         self.graph.scope, self.graph.origin = node.name.strip("_"), node.name
         try:
             self.results[node.name] = self._expanded(node)
-        except Uncovered as reason:
-            self.uncovered.setdefault(node.op, str(reason))
+        except Uncovered:
             self.results[node.name] = self._call(node)
 
     def _expanded(self, node: Node) -> Any:
@@ -191,7 +185,7 @@ class _Expander:
         if node.op in CONTIGUOUS_VIEWS:
             # Its operand may be laid out otherwise here than it was in the reference.
             node = node.model_copy(update={"op": "aten.reshape.default"})
-        call = Call(node=node, reads=reads, outputs=(), made={})
+        call = Call(node=node, reads=reads, made={})
         self.graph.calls.append(call)
         if node.output is None:
             return call

@@ -189,7 +189,7 @@ class Grower:
             return region.solo or widens(tensor) or again.from_nothing(tensor) or again.cheap(tensor)
 
         layout = Solver(region.members, self.hints).solve()
-        return Emitter(layout, computed, self.hints).emit(sinks)
+        return Emitter(layout, computed).emit(sinks)
 
     def program(self, region: Region, emission: Emission, name: str) -> LoopProgram | MatmulProgram:
         """The finished record. Accesses of the emission are changed: call it on a fresh one."""

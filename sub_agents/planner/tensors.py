@@ -82,7 +82,6 @@ class Call:
 
     node: Node
     reads: dict[str, Tensor]
-    outputs: tuple[str, ...]
     made: dict[int, Tensor]
 
 

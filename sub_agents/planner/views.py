@@ -114,7 +114,7 @@ def _split(op: Operator) -> tuple[Tensor, ...]:
     dim = op.arg(2, "dim", 0) % len(x.shape)
     size, wanted = x.shape[dim], op.arg(1, "split_size")
     if not isinstance(size, int):
-        return _split_evenly(op, x, dim, wanted)
+        return _split_evenly(x, dim, wanted)
     if op.name.startswith("chunk"):
         wanted = -(-size // wanted)
     sizes: Sequence[int] = (
@@ -124,7 +124,7 @@ def _split(op: Operator) -> tuple[Tensor, ...]:
     return tuple(op.graph.slice(x, dim, at, length) for at, length in zip(starts, sizes, strict=True))
 
 
-def _split_evenly(op: Operator, x: Tensor, dim: int, wanted: Any) -> tuple[Tensor, ...]:
+def _split_evenly(x: Tensor, dim: int, wanted: Any) -> tuple[Tensor, ...]:
     if quotient(x.shape[dim], wanted if isinstance(wanted, (int, str)) else 1) == 1:
         return (x,)
     raise Uncovered("splitting a free dimension")

@@ -79,7 +79,7 @@ class CudaDepthwise:
         shape, sizes, strip = Shape.of(folded), extent(folded, hints), int(setting["strip"])
         first, second = shape.axes
         span = (strip - 1) * first.stride + (first.taps - 1) * first.dilation + 1
-        height, most_rows = max(1, value(shape.outputs[0], hints)), _tile(shape, setting)[0]
+        height, most_rows = max(1, value(shape.outputs[0], hints)), _tile(setting)[0]
         tiles = ceil(height / most_rows)
         # Places below the last row of a tile are summed like all others of their strip.
         summed = tiles * ceil(ceil(height / tiles) / strip) * strip / height
@@ -98,7 +98,7 @@ class CudaDepthwise:
         return cuda_source(folded, cuda, _host(folded, shape, setting, around), values, around)
 
 
-def _tile(shape: Shape, setting: Setting) -> tuple[int, int]:
+def _tile(setting: Setting) -> tuple[int, int]:
     """The most rows, in whole strips, and columns of a tile."""
     strip = int(setting["strip"])
     return -(-int(setting["most_rows"]) // strip) * strip, int(setting["most_columns"])
@@ -107,7 +107,7 @@ def _tile(shape: Shape, setting: Setting) -> tuple[int, int]:
 def _shared_bytes(shape: Shape, setting: Setting) -> int:
     sides = [
         (size - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1
-        for size, axis in zip(_tile(shape, setting), shape.axes, strict=True)
+        for size, axis in zip(_tile(setting), shape.axes, strict=True)
     ]
     return 4 * (sides[0] * sides[1] + shape.axes[0].taps * shape.axes[1].taps)
 
@@ -141,7 +141,7 @@ def _context(program: MatmulProgram, shape: Shape, setting: Setting, around: Epi
 def _host(program: MatmulProgram, shape: Shape, setting: Setting, around: Epilogue) -> Host:
     m, batch, name = written_out(program.m), around.batch_count, program.name
     height, width = (written_out(each) for each in shape.outputs)
-    most_rows, most_columns = _tile(shape, setting)
+    most_rows, most_columns = _tile(setting)
     strip, threads, (first, second) = int(setting["strip"]), 32 * int(setting["warps"]), shape.axes
     pointer, weights = (around.pointer_of[each.value] for each in (program.b, program.a))
     pointers = dict.fromkeys([pointer, weights, *around.later])

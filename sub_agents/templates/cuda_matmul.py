@@ -50,7 +50,7 @@ class CudaMatmul:
         folded = fold(program)
         fp32 = factor_dtype(folded) == "float32"
         tile_k = 16 if fp32 else 32
-        tile_m, tile_n, split_k = best_tile(folded, extent(folded, hints), device, wide=False, tile_k=tile_k)
+        tile_m, tile_n, split_k = best_tile(extent(folded, hints), device, wide=False, tile_k=tile_k)
         if folded.also is not None:
             tile_m, tile_n, split_k = 128, 64, 1
         tile_m, tile_n = max(32, tile_m), max(32, tile_n)

@@ -43,7 +43,7 @@ class CudaMatmulHopper:
         sizes = extent(folded, hints)
         # As in `triton_matmul`: two blocks on a multiprocessor hide a long epilogue behind each other's products.
         wide = not fp32 and epilogue_share(folded, sizes) < 0.2
-        tile_m, tile_n, split_k = best_tile(folded, sizes, device, wide=wide, tile_k=TILE_K)
+        tile_m, tile_n, split_k = best_tile(sizes, device, wide=wide, tile_k=TILE_K)
         # Along n, B lies in panels of 64.
         tile_m, tile_n = max(64, tile_m), max(32 if _k_inner(folded, "b") else 64, tile_n)
         return (

@@ -88,7 +88,7 @@ def operand_side(program: MatmulProgram, side: str, pointer: str) -> dict[str, o
         "edge_mask": f", mask={outer_mask}, other=0.0" if outer_mask else "",
         "mask": " & ".join(filter(None, [outer_mask, f"in_k{along}"])),
         "advance": f"TILE_K * {k_stride}",
-        "descriptor_load": _descriptor_load(program, side, operand, pointer),
+        "descriptor_load": _descriptor_load(side, operand, pointer),
     }
 
 
@@ -137,7 +137,7 @@ def _digits(name: str, index: str, sizes: Sequence[Size]) -> list[str]:
     return lines
 
 
-def _descriptor_load(program: MatmulProgram, side: str, operand: Operand, descriptor: str) -> str:
+def _descriptor_load(side: str, operand: Operand, descriptor: str) -> str:
     outer, tile = ("tile_m * TILE_M", "TILE_M") if side == "a" else ("tile_n * TILE_N", "TILE_N")
     k_is_inner = contiguous_axis(operand) == (-1 if side == "a" else -2)
     place, shape = [outer, "step * TILE_K"], [tile, "TILE_K"]

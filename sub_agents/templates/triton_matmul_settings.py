@@ -17,9 +17,7 @@ CONVOLVED = PRECISION.model_copy(update={"choices": ("tf32", *PRECISION.choices)
 """Of convolutions. Where the reference is computed in fp32, the judge refuses what tf32 gives."""
 
 
-def best_tile(
-    program: MatmulProgram, sizes: Extent, device: DeviceSheet, *, wide: bool, tile_k: int
-) -> tuple[int, int, int]:
+def best_tile(sizes: Extent, device: DeviceSheet, *, wide: bool, tile_k: int) -> tuple[int, int, int]:
     """Tile sizes and split of k with the best estimated throughput."""
     # (tile_m, tile_n, share of peak that a full grid of such tiles reaches)
     tiles = [(128, 128, 0.85), (64, 128, 0.7), (128, 64, 0.7), (64, 64, 0.55), (32, 64, 0.3), (64, 32, 0.3)]
@@ -53,7 +51,7 @@ def default_setting(program: MatmulProgram, hints: dict[str, int], device: Devic
     # Where the epilogue is a good part of the work, two programs on a multiprocessor hide it behind each other's
     # products: that takes tiles half as large.
     wide = half and vectors_possible(program, hints) and epilogue_share(program, sizes) < 0.2
-    tile_m, tile_n, split_k = best_tile(program, sizes, device, wide=wide, tile_k=tile_k)
+    tile_m, tile_n, split_k = best_tile(sizes, device, wide=wide, tile_k=tile_k)
     if program.also is not None:
         # Each sum is as wide as half a tile: 128 x 64 twice where one product would have 128 x 128.
         tile_m, tile_n, split_k = (tile_m, tile_n, 1) if tile_n >= 64 else (max(64, tile_m), 64, 1)

@@ -65,7 +65,7 @@ class TritonSplitMatmul:
         assert isinstance(program, MatmulProgram)
         folded = fold(program)
         fp32 = operand_dtype(folded) == "float32"
-        tile_m, tile_n, split_k = best_tile(folded, extent(folded, hints), device, wide=not fp32, tile_k=64)
+        tile_m, tile_n, split_k = best_tile(extent(folded, hints), device, wide=not fp32, tile_k=64)
         big = tile_m * tile_n >= 128 * 128
         made = [
             Slot(name="tile_m", role="configuration", choices=(64, 128, 256), default=max(64, tile_m)),
