@@ -42,10 +42,6 @@ class Ledger:
     def spent_tokens(self) -> int:
         return self._spent_tokens
 
-    @property
-    def spent_money(self) -> float:
-        return self._spent_money
-
     def book(self, tokens: int, cost: float = 0.0) -> None:
         """Counts what was spent before or elsewhere, as by the session that a run is resumed from."""
         with self._changed:

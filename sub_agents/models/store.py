@@ -72,12 +72,11 @@ class AnswerStore:
         usage = (error.usage or Usage()).model_dump(mode="json")
         self._write("failed", place, error=f"{type(error).__name__}: {error}", usage=usage)
 
-    def abandon(self) -> tuple[Entry, ...]:
-        """Ends what an earlier session left in flight: it may be asked again. Returns every abandoned request."""
+    def abandon(self) -> None:
+        """Ends what an earlier session left in flight: it may be asked again."""
         for entry in self.entries():
             if entry.outcome == "in_flight":
                 self._write("abandoned", (entry.key, entry.ordinal))
-        return tuple(entry for entry in self.entries() if entry.outcome == "abandoned")
 
     def _write(self, kind: str, place: Place, **fields: Any) -> None:
         entry = {"kind": kind, "key": place[0], "ordinal": place[1], **fields}
@@ -146,8 +145,8 @@ class RecordedModel:
         self._bound = bound
         self._ordinals: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self.abandoned = store.abandon() if model is not None else ()
-        """Requests that were in flight when an earlier session ended. A mere replay leaves the record as it is."""
+        if model is not None:  # A mere replay leaves the record as it is.
+            store.abandon()
         for entry in store.entries():
             ledger.book(entry.usage.tokens, entry.usage.cost or 0.0)
 

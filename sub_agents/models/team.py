@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from ...state.errors import InvalidInput
 from .budget import Ledger
 from .endpoint import Endpoint, Surroundings
 from .ladder import LadderModel
@@ -47,10 +46,3 @@ def open_models(settings: ModelSettings, run_dir: Path, around: Surroundings | N
     """
     team = Team(settings, around)
     return RecordedModel(AnswerStore(run_dir / ANSWERS_FILE), team, team.ledger, team.bound)
-
-
-def replayed_models(answers: Path) -> RecordedModel:
-    """Answers from another run's record and asks nobody. Raises InvalidInput where the file is none."""
-    if not answers.is_file():
-        raise InvalidInput(f"{answers}: no such file; give the {ANSWERS_FILE} of a run directory")
-    return RecordedModel(AnswerStore(answers), None, Ledger(), lambda ask: (Usage(), ""))

@@ -17,8 +17,10 @@ from scripted_server.server import KEY, ScriptedServer, Step, counting, fail, sa
 
 from warpsmith.graph import optimize
 from warpsmith.graph.services import Collaborators
-from warpsmith.sub_agents.models.store import AnswerStore
-from warpsmith.sub_agents.models.team import ANSWERS_FILE, replayed_models
+from warpsmith.sub_agents.models.budget import Ledger
+from warpsmith.sub_agents.models.protocol import Usage
+from warpsmith.sub_agents.models.store import AnswerStore, RecordedModel
+from warpsmith.sub_agents.models.team import ANSWERS_FILE
 
 TESTS = Path(__file__).resolve().parent.parent
 PLAN = json.dumps({"strategies": [{"name": "scan", "expected_speedup": 2, "why": "one pass"}]})
@@ -136,9 +138,10 @@ def test_a_recorded_run_is_replayed_end_to_end_without_its_endpoint(problem_file
     with ScriptedServer(lambda body: FAULTS["prose"] if len(server.requests) % 3 == 0 else written(body)) as server:
         first = run(problem_file, server)
         asked = len(server.requests)
+        record = RecordedModel(AnswerStore(Path(first.run_dir) / ANSWERS_FILE), None, Ledger(), lambda _: (Usage(), ""))
         replayed = optimize(
             problem_file,
-            given=collaborators(model=replayed_models(Path(first.run_dir) / ANSWERS_FILE)),
+            given=collaborators(model=record),
             out=str(problem_file.parent / "replayed"),
             languages="triton",
             budget=4,

@@ -1,14 +1,12 @@
 """Where an output is wrong, as a class: what a writer can act on, and all that is told of a hidden workload."""
 
 from collections.abc import Iterator
-from typing import get_args
 
 import torch
 
 from ...state.evaluation import Place
 from .compare import ELEMENT_ROUNDINGS, UNIT_ROUNDOFF
 
-PLACES: tuple[str, ...] = get_args(Place)
 _CHUNK = 1 << 25
 _LEAST_AXIS = 8
 """Shorter dimensions have no tail or edge to speak of."""

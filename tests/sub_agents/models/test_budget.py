@@ -1,5 +1,6 @@
 """Budgets hold: alone, in parallel, with retries, and whatever the endpoint counts."""
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,13 +53,15 @@ def test_money_never_passes_the_budget(desk, ask):
     with ScriptedServer(lambda body: counting(body, "z" * 5000)) as server:
         made = desk(server, money_budget=0.2, prices=PRICES)
         spend_all(made, ask, 3, "prompt " * 700)
-    assert 0.15 <= made.team.ledger.spent_money <= 0.2 * 1.02
-    assert made.team.ledger.spent_money == pytest.approx(
-        sum(
-            Price(prompt=2.0, completion=10.0).cost(usage["prompt_tokens"], usage["completion_tokens"])
-            for usage in (counting(body, "z" * 5000).body["usage"] for body in server.requests)
-        )
+        with pytest.raises(BudgetSpent) as raised:
+            made.team.ledger.hold(10**6, 1000, Price(prompt=2.0, completion=10.0))
+    spent = sum(
+        Price(prompt=2.0, completion=10.0).cost(usage["prompt_tokens"], usage["completion_tokens"])
+        for usage in (counting(body, "z" * 5000).body["usage"] for body in server.requests)
     )
+    assert 0.15 <= spent <= 0.2 * 1.02
+    (told,) = re.findall(r"([0-9.]+) of 0.2 in money", str(raised.value))
+    assert float(told) == pytest.approx(spent, rel=1e-3)
 
 
 def test_the_last_answer_gets_what_is_left_when_that_is_worth_it(desk, ask):
