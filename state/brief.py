@@ -15,7 +15,7 @@ from .plan import Plan
 from .problem import Problem
 from .timing import Baselines
 
-Directive = Literal["explore", "diversify", "rewrite", "tune", "repair", "fit"]
+Directive = Literal["explore", "diversify", "rewrite", "tune", "fit"]
 """`fit` explores for the sizes that the plan has in this brief."""
 
 

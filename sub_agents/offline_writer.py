@@ -166,7 +166,7 @@ class OfflineWriter:
         seeds = [scored.candidate for scored in brief.seeds or brief.pool]
         if brief.directive == "rewrite":
             yield from self._rewrites(seeds, spaces)
-        if brief.directive in ("tune", "repair"):
+        if brief.directive == "tune":
             if brief.vary is not None:
                 yield from self._varied(seeds, spaces, brief.vary)
             yield from self._tuned(seeds, spaces, rng, brief.temperature)

@@ -31,7 +31,7 @@ class Way:
 
 
 def parted(ways: Sequence[Way]) -> list[Way]:
-    """Each way with the candidates that it made; where they are to be tuned or repaired, only ways that have some.
+    """Each way with the candidates that it made; where they are to be tuned, only ways that have some.
 
     A rewriting may come to a template that no candidate of the first language could show the worth of.
     """
@@ -39,6 +39,6 @@ def parted(ways: Sequence[Way]) -> list[Way]:
         return list(ways)
     own, library = ways
     each_with_own = [own.without(library), library.without(own)]
-    if own.brief.directive not in ("tune", "repair"):
+    if own.brief.directive != "tune":
         return each_with_own
     return [way for way in each_with_own if way.brief.seeds or way.brief.pool] or each_with_own
