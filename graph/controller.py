@@ -7,6 +7,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from ..state.channels import Context, EvaluateTask, ProposeTask, RunInput, RunOutput, State
+from ..state.trajectory import PHASES
 from .nodes import combining, finish, fitting, loop, start
 from .routers import (
     again_or_on,
@@ -21,7 +22,6 @@ from .search import patience_of
 from .stages import staged
 
 Controller = CompiledStateGraph[State, Context, RunInput, RunOutput]
-PHASES = ("explore", "rewrite", "tune")
 
 
 def build_graph(checkpointer: "BaseCheckpointSaver[Any] | None" = None) -> Controller:

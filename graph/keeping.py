@@ -18,10 +18,10 @@ AHEAD = 2
 """Candidates of each language that are not behind on the primary workload, kept however well others do elsewhere."""
 
 
-def keepable(row: Row, dry_run: bool) -> bool:
+def keepable(judged: Row | Evaluation, dry_run: bool) -> bool:
     """Passed (which means stable timings); in a dry run, unverified with an estimate."""
     wanted = Status.UNVERIFIED if dry_run else Status.PASSED
-    return row.status is wanted and row.rank > 0
+    return judged.status is wanted and judged.rank > 0
 
 
 def ranked(rows: Sequence[Row], dry_run: bool) -> tuple[Row, ...]:

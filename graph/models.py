@@ -4,18 +4,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from pydantic import ValidationError
 
 from ..state.brief import Brief
 from ..state.candidate import Language
 from ..state.channels import Context
-from ..state.device import DeviceSheet
 from ..state.errors import InvalidInput
-from ..state.lowered import LoweredGraph
-from ..state.plan import Plan
-from ..state.problem import Problem
 from ..state.timing import Baselines
 from ..state.trajectory import StopReason
 from ..sub_agents.hybrid import HybridWriter
@@ -29,6 +24,7 @@ from ..sub_agents.models.settings import ModelSettings, need_client
 from ..sub_agents.models.store import AnswerStore, RecordedModel
 from ..sub_agents.models.team import ANSWERS_FILE, open_models
 from ..sub_agents.models.usage import total_cost, total_tokens
+from ..sub_agents.planning import Planner
 from ..sub_agents.writer import Writer
 from ..tools.harness import Harness
 from .library import OFFERED, Library, structure_key
@@ -36,12 +32,6 @@ from .run_directory import RunDirectory
 from .settings import setting_fault
 
 TOOLS_FILE = "tool_results.jsonl"
-
-
-class PlannerLike(Protocol):
-    """The planner that a model's strategies are added to."""
-
-    def plan(self, problem: Problem, graph: LoweredGraph, device: DeviceSheet) -> Plan: ...
 
 
 class WatchedModel:
@@ -101,7 +91,7 @@ class Meter:
 class Staff:
     """Who plans and who writes."""
 
-    planner: PlannerLike
+    planner: Planner
     writers: Mapping[Language, Writer]
     meter: Meter | None = None
 

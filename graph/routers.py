@@ -5,11 +5,10 @@ from typing import Literal
 from langgraph.types import Send
 
 from ..state.channels import EvaluateTask, ProposeTask, State
+from ..state.trajectory import Phase
 
-Loop = Literal["explore", "rewrite", "tune"]
 
-
-def first_phase(state: State) -> Loop:
+def first_phase(state: State) -> Phase:
     """From the plan, or from chosen seeds, to the round opener of the phase."""
     return state.phase
 
@@ -45,7 +44,7 @@ def profile_or_not(state: State) -> Literal["profile", "diagnose"]:
     return "profile" if state.phase != "explore" or state.rounds_without_gain else "diagnose"
 
 
-def again_or_on(state: State) -> Literal["explore", "rewrite", "tune", "select_seeds", "fit_sizes"]:
+def again_or_on(state: State) -> Literal[Phase, "select_seeds", "fit_sizes"]:
     """Another round of this phase, the next phase, or the end of the search."""
     if state.stop_reason:
         return "fit_sizes"

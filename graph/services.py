@@ -25,6 +25,7 @@ from ..state.problem import Problem
 from ..state.timing import Baselines
 from ..state.trajectory import Row
 from ..sub_agents.models.protocol import ChatModel
+from ..sub_agents.planning import Planner
 from ..sub_agents.writer import Writer
 from ..tools.harness import Harness
 from ..tools.toolbox import Toolbox
@@ -42,12 +43,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 COMPILE_ERRORS_SHOWN = 5
-
-
-class Planner(Protocol):
-    """Turns a lowered reference into strategies and kernel programs."""
-
-    def plan(self, problem: Problem, graph: LoweredGraph, device: DeviceSheet) -> Plan: ...
 
 
 @runtime_checkable

@@ -1,7 +1,6 @@
 """The verdict on a candidate, with the evidence that the verdict needs. Anything else does not construct."""
 
 from enum import StrEnum
-from math import exp, log
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -9,6 +8,7 @@ from pydantic import Field, model_validator
 from .base import Record
 from .evidence import Evidence
 from .sass import SassFacts
+from .scores import geometric_mean
 from .timing import Timing
 
 Tier = Literal["dry", "quick", "full", "record"]
@@ -155,7 +155,7 @@ class Evaluation(Record):
         """The one number that ranks kernels: geometric mean of speedups over workloads; 0 unless passed."""
         if self.status is not Status.PASSED:
             return 0.0
-        return exp(sum(log(t.speedup) for t in self.timings) / len(self.timings))
+        return geometric_mean(timing.speedup for timing in self.timings)
 
     @property
     def rank(self) -> float:

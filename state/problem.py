@@ -1,12 +1,13 @@
 """A problem: what to compute, on which inputs, under which precision policy."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from .base import Record, digest
 
 Precision = Literal["reference", "strict-fp32", "tf32", "bf16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 class TensorSpec(Record):

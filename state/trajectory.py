@@ -1,6 +1,6 @@
 """What a run tried and what came of it: rows for the trajectory, and the result that `report.json` holds."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ from .spending import Spending
 from .timing import Baseline, Timing
 
 Phase = Literal["explore", "rewrite", "tune"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+"""In order; a run may leave some out."""
 StopReason = Literal[
     "",
     "speed_of_light",

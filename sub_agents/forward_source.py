@@ -13,7 +13,7 @@ from ..state.syntax import parse
 from .kernel_source import UPDATE, KernelSource
 
 DROPPED = frozenset(
-    ("get_inputs", "get_init_inputs", "workloads", "checks", "ranges", "precision", "target", "baselines")
+    ("get_inputs", "get_init_inputs", "workloads", "checks", "ranges", "precision", "layouts", "target", "baselines")
 )
 """What a problem file says about how it is judged: no part of a candidate."""
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from langgraph.runtime import Runtime
 
 from ...state.channels import Context, State, Update
-from ...state.evaluation import Evaluation, Status
+from ...state.evaluation import Evaluation
 from ...state.trajectory import Phase, Result
 from ..checklist import fast_at_one_size_only
-from ..keeping import behind
+from ..keeping import behind, keepable
 from ..library import Library, LibraryEntry, structure_key
 from ..report import write_report
 from ..search import next_phase
@@ -59,7 +59,7 @@ def cross_validate(state: State, runtime: Runtime[Context]) -> Update:
             evaluation = services.toolbox.evaluate(services.run.candidate(id), "full")
             services.run.add_evaluation(evaluation, "full")
         tell(services, runtime, "cross_validated", candidate=id, status=evaluation.status.value, rank=evaluation.rank)
-        if kept(evaluation, state.dry_run):
+        if keepable(evaluation, state.dry_run):
             one_size = fast_at_one_size_only(evaluation.timings)
             aside += one_size or (behind(evaluation) and not row.behind)
             passed.append((behind(evaluation), one_size, -evaluation.rank, id))
@@ -79,7 +79,7 @@ def final_check(state: State, runtime: Runtime[Context]) -> Update:
     evaluation = services.harness.evaluate(services.problem, services.run.candidate(id), "record")
     services.run.add_evaluation(evaluation, "record")
     tell(services, runtime, "final_checked", candidate=id, status=evaluation.status.value, rank=evaluation.rank)
-    if not kept(evaluation, state.dry_run):
+    if not keepable(evaluation, state.dry_run):
         if context_of(runtime).stage != "hardened":  # This was an audit of what the stage accepts: nothing comes after.
             return {"finalists": (), "rejected": tuple(row.id for row in state.pool)}
         return {"finalists": tuple(others), "rejected": (*state.rejected, id)}
@@ -142,8 +142,3 @@ def _keep_in_library(result: Result, services: Services, library: Library) -> No
 def _dry_verdict(first: Evaluation | None) -> Evaluation | None:
     """In a dry run all tiers are one, so that the first verdict holds here too."""
     return first if first is not None and first.tier == "dry" else None
-
-
-def kept(evaluation: Evaluation, dry_run: bool) -> bool:
-    """Passed, or in a dry run unverified with an estimate."""
-    return evaluation.rank > 0 and evaluation.status is (Status.UNVERIFIED if dry_run else Status.PASSED)

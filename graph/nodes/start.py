@@ -5,6 +5,7 @@ from pathlib import Path
 from langgraph.runtime import Runtime
 
 from ...state.channels import Context, RunInput, State, Update
+from ...state.trajectory import PHASES
 from ..run_directory import new_run_directory
 from ..services import Services, services_for
 from ..stages import staged
@@ -78,6 +79,6 @@ def plan(state: State, runtime: Runtime[Context]) -> Update:
         "plan_summary": made.summary,
         "strategies": strategies,
         "quotas": quotas,
-        "phase": next(phase for phase in ("explore", "rewrite", "tune") if phase in quotas),  # type: ignore[typeddict-item]
+        "phase": next(phase for phase in PHASES if phase in quotas),
         "seconds_used": state.seconds_used + services.lap(),
     }

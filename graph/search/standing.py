@@ -5,10 +5,8 @@ from functools import cached_property
 from math import ceil
 
 from ...state.channels import Context, State
-from ...state.trajectory import Phase, Row
+from ...state.trajectory import PHASES, Phase, Row
 from ..keeping import ranked
-
-PHASES: tuple[Phase, ...] = ("explore", "rewrite", "tune")
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ PREFERENCE: dict[str, tuple[str, ...]] = {
 HINTS = ("load", "store", "specialise", "reverse_last")
 WORSE = 1.15
 """A variant may be estimated to take this many times as long as what it varies."""
-HOPELESS = 1.5
-"""A structure that is estimated to take this many times as long as the best is not worth an early proposal."""
+NO_RIVAL = 1.5
+"""A structure that is estimated to take this many times as long as the best is not worth an early proposal: less than
+`HOPELESS` in step_space, from which on a choice waits until the very end."""
 TRANSCENDENTAL = frozenset({"exp", "log", "tanh", "erf", "sigmoid"})
 FAST = {"fast_math": 1}
 VARIANTS: tuple[dict[str, int], ...] = (
@@ -62,7 +63,7 @@ def rewritten(space: StepSpace, seed: Mapping[str, SlotValue]) -> list[Choice]:
     best = own[0].template.name if own else ""
     translations.sort(key=lambda choice: choice.template.name != best)
     ordered = [*own[:1], *_variants(space, own[0])[:1], *own[1:2], *translations[:1]] if own else []
-    if own and len(own) > 1 and space.estimated_ms(own[1]) > HOPELESS * space.estimated_ms(own[0]):
+    if own and len(own) > 1 and space.estimated_ms(own[1]) > NO_RIVAL * space.estimated_ms(own[0]):
         # No other structure comes near: other shapes of the best one are worth more.
         ordered = [own[0], *_variants(space, own[0])[:2], *translations[:1]]
     for choice in own[:1]:

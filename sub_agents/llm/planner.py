@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -16,6 +16,7 @@ from ...state.plan import Plan, Strategy
 from ...state.problem import Problem
 from ...state.timing import Baselines
 from ..models.protocol import Answer, Ask, ChatModel, Message, ModelError
+from ..planning import Planner
 from .briefing import plan_text, problem_sections
 from .nested import run_inside
 from .prompts import render
@@ -39,12 +40,6 @@ class PlanAnswer(BaseModel):
     """Strategies in the order of expected gain."""
 
     strategies: list[StrategyAnswer] = Field(description="The greatest expected gain first", min_length=1)
-
-
-class PlannerLike(Protocol):
-    """The planner whose plan is built upon."""
-
-    def plan(self, problem: Problem, graph: LoweredGraph, device: DeviceSheet) -> Plan: ...
 
 
 @dataclass(kw_only=True)
@@ -71,7 +66,7 @@ class Planning(PlanningOutput, total=False):
     answers: int
 
 
-Planner = CompiledStateGraph[Planning, PlanningDesk, PlanningInput, PlanningOutput]
+PlanningGraph = CompiledStateGraph[Planning, PlanningDesk, PlanningInput, PlanningOutput]
 
 
 def open_planning(state: Planning, runtime: Runtime[PlanningDesk]) -> dict[str, Any]:
@@ -123,7 +118,7 @@ def planned_or_again(state: Planning) -> Literal["ask_planner", "__end__"]:
     return "__end__" if done else "ask_planner"
 
 
-def build_planner(checkpointer: Literal[False] | None = None) -> Planner:
+def build_planner(checkpointer: Literal[False] | None = None) -> PlanningGraph:
     """open_planning -> ask_planner -> read_plan, which may ask again."""
     builder: StateGraph[Planning, PlanningDesk, PlanningInput, PlanningOutput] = StateGraph(
         Planning, input_schema=PlanningInput, output_schema=PlanningOutput
@@ -145,7 +140,7 @@ _INNER = build_planner(False)
 class LlmPlanner:
     """Adds a model's strategies to another planner's plan; that plan alone where the model gives none."""
 
-    def __init__(self, model: ChatModel, below: PlannerLike, baselines: Callable[[Problem], Baselines | None]) -> None:
+    def __init__(self, model: ChatModel, below: Planner, baselines: Callable[[Problem], Baselines | None]) -> None:
         self._model = model
         self._below = below
         self._baselines = baselines

@@ -8,6 +8,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from ...state.base import Record
+from ...state.trajectory import Phase
 from ..models.protocol import Answer, Ask, Message
 from .briefing import repair_sections
 from .desk import Desk
@@ -98,7 +99,7 @@ def repaired_or_again(state: Repair, runtime: Runtime[Desk]) -> Literal["ask_rep
     return "__end__" if done else "ask_repairer"
 
 
-def phase_of(desk: Desk) -> Literal["explore", "rewrite", "tune"]:
+def phase_of(desk: Desk) -> Phase:
     """The controller's phase, from the directive: usage is counted by it."""
     directive = desk.brief.directive
     return directive if directive in ("rewrite", "tune") else "explore"

@@ -24,6 +24,7 @@ import torch.nn as nn
 workloads = {"small": {"rows": 3}}
 ranges: dict[str, tuple[int, int]] = {"rows": (1, 9)}
 precision = "reference"
+layouts = "any"
 SCALE = math.sqrt(2.0)
 
 
@@ -204,7 +205,7 @@ def test_the_constructor_the_other_methods_and_module_code_are_kept() -> None:
 
 def test_what_belongs_to_the_judging_is_dropped() -> None:
     source, _, _ = candidate(NORM, [torch.randn(2, 5, 6)], 6)
-    for name in ("get_inputs", "get_init_inputs", "workloads", "ranges", "precision", "warpsmith"):
+    for name in ("get_inputs", "get_init_inputs", "workloads", "ranges", "precision", "layouts", "warpsmith"):
         assert name not in source
 
 

@@ -9,6 +9,7 @@ from .. import statistics
 from . import baselines
 from .expectation import clone_nested
 from .own_calls import OwnCalls
+from .problem_module import first_line
 
 if TYPE_CHECKING:
     from .judge import Judge
@@ -55,8 +56,7 @@ class BaselineSide:
         except InvalidProblem:
             raise
         except Exception as error:  # noqa: BLE001 - a baseline that does not build is a fact to show, not our fault
-            first_line = f"{type(error).__name__}: {error}".splitlines()[0]
-            return Baseline(name=name, workload=workload.name, ms=None, error=first_line[:300]).model_dump()
+            return Baseline(name=name, workload=workload.name, ms=None, error=first_line(error)).model_dump()
         summary = statistics.sample(self._times(made, workload, int(body.get("samples", _SAMPLES))))
         self._calls[(name, workload.name)] = made
         self.alone_ms[(name, workload.name)] = summary.median_ms

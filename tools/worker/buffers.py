@@ -26,6 +26,7 @@ def dtype_of(name: str) -> torch.dtype:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
+    """torch's name without the prefix."""
     return str(dtype).removeprefix("torch.")
 
 

@@ -22,6 +22,8 @@ from math import isfinite
 
 import torch
 
+from ...state.problem import Precision
+
 _CHUNK = 1 << 25
 REFERENCE_FACTOR = 3.0
 OUTPUT_FACTOR = {torch.float16: 2.0, torch.bfloat16: 2.0, torch.float32: 32.0, torch.float64: 32.0}
@@ -37,7 +39,12 @@ UNIT_ROUNDOFF = {
     torch.float16: 2.0**-11,
     torch.bfloat16: 2.0**-9,
 }
-POLICY_ROUNDOFF = {"reference": 2.0**-24, "strict-fp32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-9}
+POLICY_ROUNDOFF: dict[Precision, float] = {
+    "reference": 2.0**-24,
+    "strict-fp32": 2.0**-24,
+    "tf32": 2.0**-11,
+    "bf16": 2.0**-9,
+}
 
 
 @dataclass

@@ -15,6 +15,7 @@ from torch.utils._sympy.functions import FloorDiv
 
 from ...state.lowered import LoweredGraph, Node, Symbol, Value
 from ...state.sizes import Size, computed, written
+from .buffers import dtype_name
 
 LARGEST_LITERAL = 64
 """Elements of a constant tensor that is written into the graph as a literal."""
@@ -132,11 +133,6 @@ class _Sizes:
             own = {s.node.expr for s in tensor.shape if isinstance(s, torch.SymInt)}
             sources = [source for symbol in own for source in self._sources.get(symbol, ())]
             raise Unwritable(str(reason), frozenset(sources)) from reason
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """torch's name without the prefix."""
-    return str(dtype).removeprefix("torch.")
 
 
 def record(exported: ExportedProgram, model: nn.Module) -> LoweredGraph:

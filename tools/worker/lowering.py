@@ -21,6 +21,7 @@ from torch.export import Dim, ExportedProgram, default_decompositions, export
 
 from ...state.lowered import LoweredGraph
 from .graph_record import Unsupported, Unwritable, record
+from .problem_module import first_line
 
 # Kept whole: composites that the planner knows as one operator, and operators that PyTorch runs far faster whole than
 # taken apart (attention, recurrent cells, which would unroll over time).
@@ -61,7 +62,7 @@ def lower(
     except Unsupported as error:
         return _unsupported(str(error))
     except Exception as error:  # noqa: BLE001 - whatever export raises is the model's to answer for
-        return _unsupported(f"torch.export failed: {_first_line(error)}")
+        return _unsupported(f"torch.export failed: {first_line(error)}")
 
 
 def _lower(model: nn.Module, inputs: tuple[Any, ...], free: dict[int, tuple[int, ...]]) -> LoweredGraph:
@@ -146,8 +147,3 @@ def _deadline(seconds: float) -> Iterator[None]:
 
 def _unsupported(why: str) -> LoweredGraph:
     return LoweredGraph(nodes=(), outputs=None, unsupported=why)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

@@ -2,11 +2,13 @@
 
 import torch
 
-OF_POLICY = {"reference": None, "strict-fp32": False, "tf32": True, "bf16": True}
+from ...state.problem import Precision
+
+OF_POLICY: dict[Precision, bool | None] = {"reference": None, "strict-fp32": False, "tf32": True, "bf16": True}
 """Whether TF32 is allowed; None leaves PyTorch's defaults."""
 
 
-def set_for(policy: str) -> dict[str, bool]:
+def set_for(policy: Precision) -> dict[str, bool]:
     """Sets the flags and returns what is in force."""
     wanted = OF_POLICY[policy]
     if wanted is not None:

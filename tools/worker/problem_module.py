@@ -12,11 +12,10 @@ import torch
 from pydantic import ValidationError
 
 from ...state.errors import InvalidProblem
-from ...state.problem import Problem, Target, Workload
+from ...state.problem import PRECISIONS, Problem, Target, Workload
 from . import buffers, draws, structure
 
 DTYPES = {"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"}
-_PRECISIONS = ("reference", "strict-fp32", "tf32", "bf16")
 
 
 class ProblemModule:
@@ -92,8 +91,8 @@ class ProblemModule:
         workloads = [self.workload(name, arguments, timed=True) for name, arguments in timed.items()]
         workloads += [self.workload(name, a, timed=False) for name, a in checked.items() if name not in timed]
         precision: Any = getattr(self.module, "precision", "reference")
-        if precision not in _PRECISIONS:
-            raise self.fault(f"precision is {precision!r}; one of {', '.join(_PRECISIONS)}")
+        if precision not in PRECISIONS:
+            raise self.fault(f"precision is {precision!r}; one of {', '.join(PRECISIONS)}")
         layouts: Any = getattr(self.module, "layouts", "given")
         if layouts not in ("given", "any"):
             raise self.fault(f"layouts is {layouts!r}; one of given, any")

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...state.problem import Precision
 from . import compare, structure
 from .expectation import clone_nested
 
@@ -15,7 +16,7 @@ _TOLD_APART = 2.0**-17
 """Above what another order of float32 additions moves an output by, far below TF32."""
 
 
-def permitted_roundoff(policy: str, model: torch.nn.Module, inputs: list[Any]) -> float:
+def permitted_roundoff(policy: Precision, model: torch.nn.Module, inputs: list[Any]) -> float:
     """Unit roundoff that inputs of a product may be rounded at, under a problem's precision policy."""
     roundoff = compare.POLICY_ROUNDOFF[policy]
     if policy != "reference" or not uses_tf32(model, inputs):
