@@ -190,5 +190,5 @@ def _access(access: Load | Store | Operand) -> list[Any]:
 
 
 def entry_json(entry: LibraryEntry) -> str:
-    """An entry for `library show --json`, its source left out."""
+    """An entry without its source, for people."""
     return json.dumps(entry.model_dump(mode="json", exclude={"candidate": {"source"}}), indent=1)

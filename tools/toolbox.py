@@ -29,7 +29,8 @@ class JudgeArguments(KernelArguments):
     """One kernel and how thoroughly to judge it."""
 
     tier: Literal["quick", "full"] = Field(
-        default="quick", description="quick: the primary workload; full: all workloads and more input draws"
+        default="quick",
+        description="Both check and time every workload; full: with more input draws and at more sizes",
     )
 
 

@@ -53,7 +53,9 @@ BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the 
 Writer = Annotated[
     str | None,
     typer.Option(
-        "--writer", metavar="offline|hybrid|llm|human", help="Who writes (default: hybrid with a model, else offline)"
+        "--writer",
+        metavar="auto|offline|hybrid|llm|human",
+        help="Who writes (default: auto, which is hybrid with a model, else offline)",
     ),
 ]
 ModelFor = Annotated[

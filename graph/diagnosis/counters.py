@@ -33,8 +33,8 @@ SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 INSTRUCTIONS = "smsp__inst_executed.sum"
 LOCAL = ("smsp__inst_executed_op_local_ld.sum", "smsp__inst_executed_op_local_st.sum")
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
-"""Not the count of instructions: on an H200 it counts one a warp for kernels that multiply no matrix at all."""
-"""Either may be unknown to a version; above 0 the tensor cores worked."""
+"""Above 0 the tensor cores worked; may be unknown to a version. Not the count of instructions: on an H200 it counts one
+a warp for kernels that multiply no matrix at all."""
 PIPES = {
     "tensor": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "multiply-add": "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",

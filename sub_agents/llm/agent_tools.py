@@ -55,7 +55,7 @@ class AgentTools:
         return self.evaluations - len(self.judged)
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model may call now: tools that run kernels only while evaluations are left."""
+        """What the model may call: tools that run kernels only where the request has evaluations for them."""
         harness = [
             ToolSpec(name=tool.name, about=tool.description, arguments=tool.args_schema)  # type: ignore[arg-type]
             for name, tool in self._desk.toolbox.tools.items()

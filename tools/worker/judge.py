@@ -1,7 +1,7 @@
 """The judge: one trusted process a problem and GPU. It alone owns reference, inputs, expected values, clock, verdict.
 
-Speaks with the controller over its channel (`open`, `vet`, `baseline`, `evaluate`), and asks the fork server for a
-boxed process a candidate.
+Speaks with the controller over its channel (`open`, `vet`, `baseline`, `evaluate`). With each candidate comes a
+descriptor to the boxed process that it is in: `CellStock` had that made.
 """
 
 import gc

@@ -1,7 +1,8 @@
 """The fork server: imports torch, triton and cupy once, never touches the GPU, and forks every other worker.
 
 A fork costs milliseconds where a fresh interpreter costs seconds. Roles: `judge` (trusted, one a problem and GPU),
-`problem` (reads and lowers the user's file), and boxed ones: `candidate` and `compile`.
+`problem` (reads and lowers the user's file), `device` (looks at the GPU), and boxed ones: `candidate`, `compile` and
+`tool` (a profiler or sanitizer with the candidate under it).
 
     python -P -m warpsmith.tools.worker.server FD
 
