@@ -152,6 +152,18 @@ def test_a_recorded_run_is_replayed_end_to_end_without_its_endpoint(problem_file
     assert (replayed.best, replayed.outcome, replayed.models.tokens) == (first.best, "verified", first.models.tokens)
 
 
+def test_no_key_enters_a_run_directory_not_even_one_that_the_endpoint_repeats(problem_file, monkeypatch):
+    monkeypatch.setattr("warpsmith.sub_agents.models.endpoint.pause_seconds", lambda *_: 0.0)
+    repeats = fail(500, message=f"nothing is known of {KEY}")
+    with ScriptedServer(lambda body: repeats if len(server.requests) % 2 == 0 else written(body)) as server:
+        result = run(problem_file, server)
+    assert result.outcome == "verified"
+    assert all(KEY in str(headers) for headers in server.headers), "the endpoint was given the key"
+    files = [file for file in Path(result.run_dir).rglob("*") if file.is_file()]
+    assert ANSWERS_FILE in [file.name for file in files]
+    assert [file for file in files if KEY.encode() in file.read_bytes()] == []
+
+
 def spoken(run_dir: Path) -> list[tuple[str, str]]:
     return [(entry.key, entry.outcome) for entry in AnswerStore(run_dir / ANSWERS_FILE).entries()]
 
