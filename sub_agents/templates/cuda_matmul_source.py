@@ -1,12 +1,12 @@
 """Pieces of source that all CUDA matrix-product kernels are put together from."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...state.base import Record
-from ...state.program import Load, MatmulProgram, Operand
+from ...state.program import Load, MatmulProgram, Operand, Store
 from ...state.sizes import Size, product
 from ..kernel_source import KernelSource
 from .cuda_expression import Printer, read
@@ -60,68 +60,82 @@ def epilogue(program: MatmulProgram, row_length: Size = 0) -> Epilogue:
     pointer_of = {value: f"arg_{i}" for i, value in enumerate(program.reads)}
     pointer_of |= {value: f"out_{i}" for i, value in enumerate(made)}
     factors = [each for each in (program.a, program.b, program.also) if each is not None]
-    dtypes = {each.value: each.dtype for each in factors}
-    dtypes |= {load.value: load.dtype for load in program.loads}
-    pointers = {pointer_of[v]: f"const {STORAGE[dtypes[v]]}* __restrict__ {pointer_of[v]}" for v in program.reads}
-    for store in program.stores:
-        name = pointer_of[store.value]
-        pointers[name] = f"{STORAGE[store.dtype]}* __restrict__ {name}"
-    names = {load.name: f"v_{load.name}" for load in program.loads}
-    names |= {statement.name: f"v_{statement.name}" for statement in program.body}
-    known = {"acc": "float32", "acc_1": "float32"} | {load.name: load.dtype for load in program.loads}
-    known |= {statement.name: statement.dtype for statement in program.body}
-    # What is rounded to a half type in the end may use the hardware's approximations.
-    printer = Printer(dtypes=known, names=names, fast_math=all(store.dtype in HALVES for store in program.stores))
+    printer = _printer(program)
     body = [f"const auto v_{load.name} = {read(load.dtype, _element(load))};" for load in program.loads]
     body += [printer.declaration(statement) for statement in program.body]
-    indices = [*(f"batch_{axis}" for axis in range(len(program.batch))), "row", "column"]
-
-    def place(value: str, strides: tuple[Size, ...], offset: Size) -> str:
-        offsets = terms(strides, indices, offset)
-        return f"{pointer_of[value]} + {offsets}" if offsets else pointer_of[value]
-
-    stores = [
-        {
-            "name": f"t_{pointer_of[store.value]}",
-            "type": STORAGE[store.dtype],
-            "place": place(store.value, store.strides, 0),
-            "stride": str(store.strides[-1]),
-            "value": printer.stored(store.name, store.dtype),
-        }
-        for store in program.stores
-    ]
-    loads = [
-        {
-            "name": f"t_{load.name}",
-            "type": STORAGE[load.dtype],
-            "kind": {0: "scalar", 1: "vector"}.get(load.strides[-1], "strided")
-            if isinstance(load.strides[-1], int)
-            else "strided",
-            "place": place(load.value, load.strides, load.offset),
-            "stride": str(load.strides[-1]),
-        }
-        for load in program.loads
-    ]
-    accesses = [
-        (pointer_of[load.value], load.dtype, (*load.strides[:-1], load.offset, row_length))
-        for load in program.loads
-        if load.strides[-1] == 1
-    ]
-    accesses += [
-        (pointer_of[s.value], s.dtype, (*s.strides[:-1], row_length)) for s in program.stores if s.strides[-1] == 1
-    ]
     return Epilogue(
-        loads=tuple(loads),
-        stores=tuple(stores),
+        loads=tuple(_load(program, load, pointer_of[load.value]) for load in program.loads),
+        stores=tuple(_store(program, store, pointer_of[store.value], printer) for store in program.stores),
         body=tuple(body),
         batch_lines=_batch_lines(program),
         batch_count=written_out(product(program.batch)),
-        pointers=pointers,
+        pointers=_declarations(program, factors, pointer_of),
         pointer_of=pointer_of,
         operands=tuple(dict.fromkeys(pointer_of[each.value] for each in factors)),
         later=tuple(dict.fromkeys(pointer_of[v] for v in [*(load.value for load in program.loads), *made])),
-        vector_line=vector_line("out_vec", 4, accesses),
+        vector_line=vector_line("out_vec", 4, _vector_accesses(program, pointer_of, row_length)),
     )
+
+
+def _printer(program: MatmulProgram) -> Printer:
+    """Of the epilogue's statements."""
+    sums = {"acc": "float32", "acc_1": "float32"}
+    own = {load.name: load.dtype for load in program.loads}
+    own |= {statement.name: statement.dtype for statement in program.body}
+    # What is rounded to a half type in the end may use the hardware's approximations.
+    fast_math = all(store.dtype in HALVES for store in program.stores)
+    return Printer(dtypes=sums | own, names={name: f"v_{name}" for name in own}, fast_math=fast_math)
+
+
+def _declarations(program: MatmulProgram, factors: Iterable[Operand], pointer_of: Mapping[str, str]) -> dict[str, str]:
+    """`Epilogue.pointers`."""
+    dtypes = {factor.value: factor.dtype for factor in factors}
+    dtypes |= {load.value: load.dtype for load in program.loads}
+    found = {pointer_of[v]: f"const {STORAGE[dtypes[v]]}* __restrict__ {pointer_of[v]}" for v in program.reads}
+    for store in program.stores:
+        name = pointer_of[store.value]
+        found[name] = f"{STORAGE[store.dtype]}* __restrict__ {name}"
+    return found
+
+
+def _load(program: MatmulProgram, load: Load, pointer: str) -> dict[str, str]:
+    step = load.strides[-1]
+    return {
+        "name": f"t_{load.name}",
+        "type": STORAGE[load.dtype],
+        "kind": "scalar" if step == 0 else "vector" if step == 1 else "strided",
+        "place": _place(program, pointer, load.strides, load.offset),
+        "stride": str(step),
+    }
+
+
+def _store(program: MatmulProgram, store: Store, pointer: str, printer: Printer) -> dict[str, str]:
+    return {
+        "name": f"t_{pointer}",
+        "type": STORAGE[store.dtype],
+        "place": _place(program, pointer, store.strides, 0),
+        "stride": str(store.strides[-1]),
+        "value": printer.stored(store.name, store.dtype),
+    }
+
+
+def _place(program: MatmulProgram, pointer: str, strides: tuple[Size, ...], offset: Size) -> str:
+    """Where a row and a column of a matrix lie, in C++."""
+    indices = [*(f"batch_{axis}" for axis in range(len(program.batch))), "row", "column"]
+    offsets = terms(strides, indices, offset)
+    return f"{pointer} + {offsets}" if offsets else pointer
+
+
+def _vector_accesses(
+    program: MatmulProgram, pointer_of: Mapping[str, str], row_length: Size
+) -> Iterator[tuple[str, str, Sequence[Size]]]:
+    """Those of the epilogue that are contiguous along a row, for `vector_line`."""
+    for load in program.loads:
+        if load.strides[-1] == 1:
+            yield pointer_of[load.value], load.dtype, (*load.strides[:-1], load.offset, row_length)
+    for store in program.stores:
+        if store.strides[-1] == 1:
+            yield pointer_of[store.value], store.dtype, (*store.strides[:-1], row_length)
 
 
 def _element(load: Load) -> str:

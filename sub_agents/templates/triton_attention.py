@@ -179,8 +179,6 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces, printer: P
     lines = epilogue_lines(scores, parts.pointer_of, printer)
     exponentials = {name: printer.exp(name) for name in ("below", "fall")}
     kind = str(setting.get("precision", program.b.dtype))
-    read = (parts.pointer_of[name] for name in program.reads)
-    pointers = tuple(dict.fromkeys([*read, *parts.epilogue_pointers]))
     return {
         **setting,
         "name": program.name,
@@ -200,14 +198,5 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces, printer: P
         "half": program.b.dtype in HALVES,
         "type": f"tl.{program.b.dtype}",
         **dot_context(kind, (*parts.prelude, *printer.prelude())),
-        "batch_lines": parts.batch_lines,
-        "batch_count": parts.batch_count,
-        "epilogue_lines": parts.epilogue_lines,
-        "output_lines": parts.output_lines,
-        "returned": parts.returned,
-        "index": parts.index,
-        "parameters": parts.parameters,
-        "symbols": parts.symbols,
-        "kernel_pointers": pointers,
-        "arguments": [parts.argument_of[each] for each in pointers] + list(parts.symbols),
+        **parts.context(parts.pointer_of[name] for name in program.reads),
     }

@@ -4,13 +4,25 @@ fp16 and bf16 operands go to tensor cores as they are. fp32 operands are split o
 keeps fp32 accuracy; plain tf32 is offered for convolutions only, which PyTorch itself computes so unless told not to.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...state.device import DeviceSheet
 from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Pace, by_channel, extent, fold, large, product_ms, products, tiled_dtype, worthwhile
+from .matmul_program import (
+    BYTES,
+    Extent,
+    Pace,
+    by_channel,
+    extent,
+    fold,
+    large,
+    product_ms,
+    products,
+    tiled_dtype,
+    worthwhile,
+)
 from .triton_matmul_operands import (
     alignments,
     descriptor_lines,
@@ -115,26 +127,16 @@ class TritonMatmul:
         folded = fold(program)
         sizes = wide_extent(folded, hints)
         default = default_setting(folded, hints, device)
-        # Halves in 64 of k fill a row of shared memory, which is where tensor cores read fastest.
-        tile_k = (
-            (16, 32, 64)
-            if sizes.k <= 32
-            else (32, 64)
-            if default["tile_k"] == 32
-            else (64, 128)
-            if large(sizes, device)
-            else (32, 64, 128)
-        )
         groups = (4, 8, 16) if large(sizes, device) else (1, 4, 8, 16)
         tiles = (32, 64, 128, 256)
         tiles_m, tiles_n = (
             (16, *tiles) if size <= 64 or 16 in default.values() else tiles for size in (sizes.m, sizes.n)
         )
         warps = (2, 4, 8) if default["num_warps"] == 2 else (4, 8)
-        made = [
+        return (
             Slot(name="tile_m", role="configuration", choices=tiles_m, default=default["tile_m"]),
             Slot(name="tile_n", role="configuration", choices=tiles_n, default=default["tile_n"]),
-            Slot(name="tile_k", role="memory", choices=tile_k, default=default["tile_k"]),
+            Slot(name="tile_k", role="memory", choices=_depths(sizes, device, default), default=default["tile_k"]),
             Slot(name="num_warps", role="configuration", choices=warps, default=default["num_warps"]),
             Slot(name="num_stages", role="compute", choices=(2, 3, 4, 5), default=default["num_stages"]),
             Slot(name="group_m", role="memory", choices=groups, default=8, about="rows of tiles that share L2"),
@@ -146,23 +148,8 @@ class TritonMatmul:
             ),
             Slot(name="persistent", role="configuration", choices=(False, True), default=False),
             epilogue_slot(folded, products(folded) * int(default["tile_m"]) * int(default["tile_n"])),
-        ]
-        if whole_loads(folded):
-            about = "whether tiles that the epilogue reads are asked for before the product"
-            early = default.get("epilogue_loads", "late")
-            made.append(
-                Slot(name="epilogue_loads", role="memory", choices=("late", "early"), default=early, about=about)
-            )
-        if descriptors_possible(folded, hints):
-            about = "TMA tensor descriptors instead of pointers"
-            load = Slot(
-                name="loads", role="memory", choices=("pointer", "descriptor"), default=default["loads"], about=about
-            )
-            made.append(load)
-        if tiled_dtype(folded) == "float32":
-            # PyTorch takes TF32 for no convolution of each channel by itself.
-            made.append(PRECISION if folded.b.windows is None or by_channel(folded) else CONVOLVED)
-        return tuple(made)
+            *_conditional_slots(folded, hints, default),
+        )
 
     def legal(
         self,
@@ -248,18 +235,41 @@ class TritonMatmul:
         )
 
 
+def _depths(sizes: Extent, device: DeviceSheet, default: Setting) -> tuple[int, ...]:
+    """Choices of `tile_k`."""
+    if sizes.k <= 32:
+        return (16, 32, 64)
+    if default["tile_k"] == 32:
+        return (32, 64)
+    # Halves in 64 of k fill a row of shared memory, which is where tensor cores read fastest.
+    return (64, 128) if large(sizes, device) else (32, 64, 128)
+
+
+def _conditional_slots(folded: MatmulProgram, hints: dict[str, int], default: Setting) -> Iterator[Slot]:
+    """What only some products leave to choose."""
+    if whole_loads(folded):
+        about = "whether tiles that the epilogue reads are asked for before the product"
+        early = default.get("epilogue_loads", "late")
+        yield Slot(name="epilogue_loads", role="memory", choices=("late", "early"), default=early, about=about)
+    if descriptors_possible(folded, hints):
+        about = "TMA tensor descriptors instead of pointers"
+        choices = ("pointer", "descriptor")
+        yield Slot(name="loads", role="memory", choices=choices, default=default["loads"], about=about)
+    if tiled_dtype(folded) == "float32":
+        # PyTorch takes TF32 for no convolution of each channel by itself.
+        yield PRECISION if folded.b.windows is None or by_channel(folded) else CONVOLVED
+
+
 def tiled_context(
     program: MatmulProgram, setting: Setting, parts: Pieces, use_descriptors: bool = False
 ) -> dict[str, object]:
     """What `triton_matmul.py.j2` renders from, with operands from pointers or descriptors."""
-    split_k = int(setting["split_k"])
     fp32 = tiled_dtype(program) == "float32"
     kind = str(setting["precision"]) if fp32 else program.a.dtype
     a_name, *right = (parts.pointer_of[operand.value] for operand in factors(program).values())
-    stored = ("parts_ptr",) if split_k > 1 else parts.epilogue_pointers
     host_lines: list[str] = []
+    made: dict[str, str] = {}
     shared = shared_bytes(widened(program, setting), program.a.dtype) + epilogue_bytes(program, setting)
-    argument_of = {**parts.argument_of, "parts_ptr": "parts"}
     if use_descriptors:
         if aligned := alignments(program):
             host_lines.append(f"if not ({' and '.join(aligned)}):")
@@ -268,10 +278,8 @@ def tiled_context(
         for side, operand in factors(program).items():
             source = parts.argument_of[parts.pointer_of[operand.value]]
             host_lines += descriptor_lines(program, side, operand, source, setting)
-            argument_of[f"{side}_descriptor"] = f"{side}_descriptor"
-    kernel_pointers = tuple(dict.fromkeys([a_name, *right, *stored]))
-    sum_pointers = tuple(dict.fromkeys(["parts_ptr", *parts.epilogue_pointers]))
-    return {
+            made[f"{side}_descriptor"] = f"{side}_descriptor"
+    context = {
         **setting,
         "name": program.name,
         "residents": residents(shared, widened(program, setting)),
@@ -283,20 +291,10 @@ def tiled_context(
         "b": operand_side(program, "b", right[0]),
         "c": None if program.also is None else operand_side(program, "c", right[1]),
         **dot_context(kind, parts.prelude),
-        "batch_lines": parts.batch_lines,
-        "batch_count": parts.batch_count,
-        "early_lines": parts.load_lines if setting.get("epilogue_loads") == "early" else (),
-        "epilogue_lines": parts.epilogue_lines[len(parts.load_lines) :]
-        if setting.get("epilogue_loads") == "early"
-        else parts.epilogue_lines,
-        "output_lines": parts.output_lines,
+        "early_lines": (),
         "host_lines": host_lines,
-        "returned": parts.returned,
-        "index": parts.index,
-        "parameters": parts.parameters,
-        "symbols": parts.symbols,
-        "kernel_pointers": kernel_pointers,
-        "sum_pointers": sum_pointers,
-        "arguments": [argument_of[each] for each in kernel_pointers] + list(parts.symbols),
-        "sum_arguments": [argument_of[each] for each in sum_pointers] + list(parts.symbols),
+        **parts.context((a_name, *right), made, split=int(setting["split_k"]) > 1),
     }
+    if setting.get("epilogue_loads") == "early":
+        context |= {"early_lines": parts.load_lines, "epilogue_lines": parts.epilogue_lines[len(parts.load_lines) :]}
+    return context

@@ -125,8 +125,6 @@ def tiles(sizes: Extent) -> tuple[int, int, int]:
 def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[str, object]:
     fp32 = operand_dtype(program) == "float32"
     kind = str(setting["precision"]) if fp32 else program.a.dtype
-    operands = [parts.pointer_of[each.value] for each in (program.a, program.b)]
-    kernel_pointers = tuple(dict.fromkeys([*operands, *parts.epilogue_pointers]))
     return {
         **setting,
         "name": program.name,
@@ -137,14 +135,5 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         "a_pointers": operand_pointers(program, program.a, parts, ["rows[:, None]", "depth[None, :]"]),
         "b_pointers": operand_pointers(program, program.b, parts, ["depth[:, None]", "columns[None, :]"]),
         **dot_context(kind, parts.prelude),
-        "batch_lines": parts.batch_lines,
-        "batch_count": parts.batch_count,
-        "epilogue_lines": parts.epilogue_lines,
-        "output_lines": parts.output_lines,
-        "returned": parts.returned,
-        "index": parts.index,
-        "parameters": parts.parameters,
-        "symbols": parts.symbols,
-        "kernel_pointers": kernel_pointers,
-        "arguments": [parts.argument_of[each] for each in kernel_pointers] + list(parts.symbols),
+        **parts.context(parts.pointer_of[each.value] for each in (program.a, program.b)),
     }

@@ -60,6 +60,33 @@ class Pieces(Record):
     index: str
     """Host expression for the type of element offsets."""
 
+    def context(
+        self, operands: Iterable[str], made: Mapping[str, str] | None = None, split: bool = False
+    ) -> dict[str, object]:
+        """What every template takes from here, and the pointers of its kernels: the main loop's operands come first.
+
+        Args:
+            operands: names of pointers, or of what the host makes for the kernel, each by its expression in `made`.
+            split: sums of parts of k go to `parts_ptr`, and a second kernel adds them and runs the epilogue.
+        """
+        argument_of = {**self.argument_of, "parts_ptr": "parts", **(made or {})}
+        kernel_pointers = tuple(dict.fromkeys([*operands, *(("parts_ptr",) if split else self.epilogue_pointers)]))
+        sum_pointers = tuple(dict.fromkeys(["parts_ptr", *self.epilogue_pointers]))
+        return {
+            "batch_lines": self.batch_lines,
+            "batch_count": self.batch_count,
+            "epilogue_lines": self.epilogue_lines,
+            "output_lines": self.output_lines,
+            "returned": self.returned,
+            "index": self.index,
+            "parameters": self.parameters,
+            "symbols": self.symbols,
+            "kernel_pointers": kernel_pointers,
+            "sum_pointers": sum_pointers,
+            "arguments": [argument_of[each] for each in kernel_pointers] + list(self.symbols),
+            "sum_arguments": [argument_of[each] for each in sum_pointers] + list(self.symbols),
+        }
+
 
 def pieces(program: MatmulProgram, values: Values) -> Pieces:
     """Everything around the main loop. `program` is folded; kernels bind `rest`, `rows`, `columns` and `acc`."""

@@ -166,11 +166,6 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         )
         for vector in range(few)
     ]
-    split = int(setting["split_k"]) > 1
-    stored = ("parts_ptr",) if split else parts.epilogue_pointers
-    kernel_pointers = tuple(dict.fromkeys([large_name, small_name, *stored]))
-    sum_pointers = tuple(dict.fromkeys(["parts_ptr", *parts.epilogue_pointers]))
-    argument_of = {**parts.argument_of, "parts_ptr": "parts"}
     return {
         **setting,
         "name": program.name,
@@ -190,16 +185,5 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         "small_k_stride": written_out(small_k),
         "sum_tile": 128,
         "prelude": parts.prelude,
-        "batch_lines": parts.batch_lines,
-        "batch_count": parts.batch_count,
-        "epilogue_lines": parts.epilogue_lines,
-        "output_lines": parts.output_lines,
-        "returned": parts.returned,
-        "index": parts.index,
-        "parameters": parts.parameters,
-        "symbols": parts.symbols,
-        "kernel_pointers": kernel_pointers,
-        "sum_pointers": sum_pointers,
-        "arguments": [argument_of[each] for each in kernel_pointers] + list(parts.symbols),
-        "sum_arguments": [argument_of[each] for each in sum_pointers] + list(parts.symbols),
+        **parts.context((large_name, small_name), split=int(setting["split_k"]) > 1),
     }

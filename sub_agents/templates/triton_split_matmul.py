@@ -155,15 +155,10 @@ def pipeline_bytes(program: MatmulProgram, setting: Setting) -> int:
 def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[str, object]:
     scheme = scheme_of(program, setting)
     half = {"fp16x3": "float16", "bf16x6": "bfloat16"}.get(scheme, program.a.dtype)
-    split_k = int(setting["split_k"])
     operands = ["a_planes", "b_planes"] + (["a_scales_ptr", "b_scales_ptr"] if scheme == "fp16x3" else [])
-    stored = ("parts_ptr",) if split_k > 1 else parts.epilogue_pointers
-    kernel_pointers = tuple(dict.fromkeys([*operands, *stored]))
-    sum_pointers = tuple(dict.fromkeys(["parts_ptr", *parts.epilogue_pointers]))
-    argument_of = {**parts.argument_of, "parts_ptr": "parts"}
-    argument_of |= {"a_scales_ptr": "a_scales", "b_scales_ptr": "b_scales"}
+    made = {"a_scales_ptr": "a_scales", "b_scales_ptr": "b_scales"}
     for planes, tile in (("a_planes", setting["tile_m"]), ("b_planes", setting["tile_n"])):
-        argument_of[planes] = f"TensorDescriptor.from_tensor({planes}, [{tile}, {setting['tile_k']}])"
+        made[planes] = f"TensorDescriptor.from_tensor({planes}, [{tile}, {setting['tile_k']}])"
     interpreted = (DEVICE_DOT["bfloat16"],) if half == "bfloat16" else ()
     return {
         **setting,
@@ -183,19 +178,8 @@ def _context(program: MatmulProgram, setting: Setting, parts: Pieces) -> dict[st
         "b": _side(program, "b"),
         "dot": "device_dot_bfloat16" if interpreted else "tl.dot",
         "prelude": (*parts.prelude, *interpreted),
-        "batch_lines": parts.batch_lines,
-        "batch_count": parts.batch_count,
-        "epilogue_lines": parts.epilogue_lines,
-        "output_lines": parts.output_lines,
         "host_lines": [line for side in "ab" for line in _split_lines(program, side, setting, parts)],
-        "returned": parts.returned,
-        "index": parts.index,
-        "parameters": parts.parameters,
-        "symbols": parts.symbols,
-        "kernel_pointers": kernel_pointers,
-        "sum_pointers": sum_pointers,
-        "arguments": [argument_of[each] for each in kernel_pointers] + list(parts.symbols),
-        "sum_arguments": [argument_of[each] for each in sum_pointers] + list(parts.symbols),
+        **parts.context(operands, made, split=int(setting["split_k"]) > 1),
     }
 
 
