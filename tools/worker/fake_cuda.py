@@ -286,25 +286,26 @@ def _as_cupy_does(options: tuple[str, ...]) -> tuple[tuple[str, ...], str | None
     return (assemble(options) if assemble else options), (headers() if headers else None)
 
 
-def _install_cupy(trace: Trace) -> None:
-    import cupy
+class _LoadedModule:
+    """Takes the place of a module on the device."""
+
+    def load(self, cubin: bytes) -> None:
+        self.cubin = cubin
+
+    def _set_mapping(self, mapping: Any) -> None:
+        self.mapping = mapping or {}
+
+
+def _raw_classes(trace: Trace) -> tuple[type[Any], type[Any]]:
+    """What takes the places of `cupy.RawModule` and `cupy.RawKernel`."""
     from cupy.cuda import compiler
-
-    class LoadedModule:
-        """Takes the place of a module on the device."""
-
-        def load(self, cubin: bytes) -> None:
-            self.cubin = cubin
-
-        def _set_mapping(self, mapping: Any) -> None:
-            self.mapping = mapping or {}
 
     class RawModule:
         """`cupy.RawModule` up to the point where it would load."""
 
         def __init__(self, *, code: str, options: tuple[str, ...] = (), name_expressions: Any = None, **_: Any) -> None:
             self.code, self.options, self.names = code, tuple(options), name_expressions
-            self._loaded: LoadedModule | None = None
+            self._loaded: _LoadedModule | None = None
 
         def compile(self, log_stream: Any = None) -> None:
             if self._loaded is None:
@@ -331,13 +332,20 @@ def _install_cupy(trace: Trace) -> None:
             super().__init__(name, trace)
             RawModule(code=code, options=options).get_function(name)
 
+    return RawModule, RawKernel
+
+
+def _install_cupy(trace: Trace) -> None:
+    import cupy
+    from cupy.cuda import compiler
+
     compiler.function = types.SimpleNamespace(
-        Module=LoadedModule, LinkState=getattr(compiler.function, "LinkState", None)
+        Module=_LoadedModule, LinkState=getattr(compiler.function, "LinkState", None)
     )
     # CuPy asks the device for its architecture; here it is the target's.
     compiler._get_arch = lambda: str(trace.capability)
     compiler._get_arch_for_options_for_nvrtc = lambda arch=None: (f"-arch=sm_{arch or trace.capability}", "cubin")
     cupy.cuda.driver = types.SimpleNamespace(funcSetAttribute=lambda *_: None, CUDADriverError=RuntimeError)
-    cupy.RawModule, cupy.RawKernel = RawModule, RawKernel
+    cupy.RawModule, cupy.RawKernel = _raw_classes(trace)
     cupy.cuda.ExternalStream = lambda *_, **__: _Stream()
     cupy.cuda.Stream = lambda *_, **__: _Stream()
