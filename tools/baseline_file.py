@@ -1,7 +1,6 @@
 """Baselines kept in a file that can be carried and committed, keyed by problem, GPU and versions."""
 
 import json
-import os
 from pathlib import Path
 
 from ..state.base import digest
@@ -9,6 +8,7 @@ from ..state.device import DeviceSheet
 from ..state.errors import InvalidInput
 from ..state.problem import Problem
 from ..state.timing import Baseline, Baselines
+from .whole_file import write_whole
 
 _KEYED_VERSIONS = ("torch", "triton")
 
@@ -39,9 +39,7 @@ class BaselineFile:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({k: v.model_dump(mode="json") for k, v in sorted(self._known.items())}, indent=1)
-        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(text)
-        os.replace(temporary, self._path)  # noqa: PTH105 - atomic on every POSIX file system
+        write_whole(self._path, text)
 
 
 def _read(path: Path) -> dict[str, Baselines]:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .whole_file import write_whole
+
 _TIMEOUT_S = 60.0
 
 
@@ -17,5 +19,5 @@ def cubin(arch: str, work_dir: Path) -> str:
         made = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
-    kept.write_text(made)
+    write_whole(kept, made)
     return made

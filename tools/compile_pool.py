@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -23,13 +24,14 @@ from . import occupancy, scratch_folder, wire
 from .box_users import next_user
 from .compiler_output import trimmed
 from .fork_server import ForkServer, Spawn
+from .whole_file import write_whole
 
 _START_S = 30.0
 COMPILE_S = 120.0
 _MEMORY_BYTES = 8 << 30
 
 
-_RECORDS = 2
+_RECORDS = 3
 """Another number where records come to hold more: older ones are not taken for whole."""
 
 
@@ -59,7 +61,9 @@ class Compiled(Record):
     launches: tuple[Launch, ...] = ()
     library: tuple[LibraryCall, ...] = ()
     key: str = ""
-    """Names the folder with the caches; empty where nothing was kept."""
+    """Digest of what was compiled and with what; empty where nothing was."""
+    caches: str = ""
+    """Name of the folder with what was compiled: never written again, so that other processes may read it meanwhile."""
 
 
 class CompilePool:
@@ -75,12 +79,14 @@ class CompilePool:
         self._slots = threading.Semaphore(workers)
         self.shown_at: Path | None = None
         """Where every box shows its scratch folder; None where boxes see the machine's own file system."""
+        self.boxes = work_dir / "boxes"
+        """Where scratch folders lie; by key where boxes show them at their own path, and then for this pool alone."""
         self._known: dict[str, Compiled] = {}
         self._lock = threading.Lock()
 
     def compile(self, problem: Problem, candidate: Candidate, hidden: Sequence[Workload] = ()) -> Compiled:
         """Compiles, or answers from memory or from the work folder. What fails on hidden workloads only is not told."""
-        made_with = (self._device.arch, self._device.versions, str(self.shown_at), _RECORDS)
+        made_with = (self._device.arch, self._device.versions, str(self.shown_at or self.boxes), _RECORDS)
         key = digest(problem.id, candidate.id, *made_with)[:20]
         with self._lock:
             known = self._known.get(key) or self._kept(key)
@@ -106,10 +112,7 @@ class CompilePool:
         What was not compiled ahead is tried again by the next run: the machine may have been short of something.
         """
         if compiled.report.ok and not compiled.report.warnings:
-            path = self._record_of(compiled.key)
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text(compiled.model_dump_json())
-            temporary.replace(path)
+            write_whole(self._record_of(compiled.key), compiled.model_dump_json())
 
     def _kept(self, key: str) -> Compiled | None:
         try:
@@ -121,7 +124,7 @@ class CompilePool:
 
     def box_of(self, compiled: Compiled, candidate: Candidate) -> Path:
         """Where a candidate's scratch folder is from inside, for its compiler and for every run."""
-        return self.shown_at or self._work_dir / "boxes" / (compiled.key or candidate.id)
+        return self.shown_at or self.boxes / (compiled.key or candidate.id)
 
     def fresh_box(self, compiled: Compiled, candidate: Candidate, folder: Path | None = None) -> Path:
         """A scratch folder with the compiled caches and nothing that an earlier run of the candidate left behind.
@@ -136,14 +139,23 @@ class CompilePool:
 
     def fill(self, box: Path, compiled: Compiled, candidate: Candidate) -> None:
         """Puts compiled caches and source into a scratch folder that is new."""
-        master = self._work_dir / "compiled" / compiled.key
-        if compiled.key and master.exists():
+        master = self._work_dir / "compiled" / compiled.caches
+        if compiled.caches and master.exists():
             scratch_folder.copy_files(master, box)
         scratch_folder.write_source(box, candidate.source)
 
     def _compile(self, problem: Problem, candidate: Candidate, key: str, hidden: Sequence[Workload]) -> Compiled:
+        # With a view of its own a box shows any folder at one path: then no two compilations share one.
+        folder = self.boxes / (uuid4().hex if self.shown_at else key)
+        try:
+            return self._compile_in(folder, problem, candidate, key, hidden)
+        finally:
+            scratch_folder.remove(folder)
+
+    def _compile_in(
+        self, folder: Path, problem: Problem, candidate: Candidate, key: str, hidden: Sequence[Workload]
+    ) -> Compiled:
         started = time.monotonic()
-        folder = self._work_dir / "boxes" / key
         scratch_folder.remove(folder)
         folder.mkdir(parents=True)
         scratch_folder.write_source(folder, candidate.source)
@@ -192,11 +204,11 @@ class CompilePool:
             launches, library = (), ()
         kernels = occupancy.with_launches(report.kernels, launches, self._device)
         report = report.model_copy(update={"kernels": kernels})
-        master = self._work_dir / "compiled" / key
-        scratch_folder.remove(master)
-        scratch_folder.copy_files(folder, master)
-        scratch_folder.remove(folder)
-        return Compiled(report=report, launches=launches, library=library, key=key)
+        if not report.ok:
+            return Compiled(report=report, launches=launches, library=library, key=key)
+        caches = f"{key}-{uuid4().hex[:8]}"
+        scratch_folder.copy_files(folder, self._work_dir / "compiled" / caches)
+        return Compiled(report=report, launches=launches, library=library, key=key, caches=caches)
 
 
 def printable(value: Any) -> Any:

@@ -4,8 +4,10 @@ import shutil
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from uuid import uuid4
 
 from ..state.candidate import Candidate, reference_as_candidate
 from ..state.device import DeviceSheet
@@ -22,6 +24,7 @@ from .cell import Cell
 from .cell_stock import CellPlan, CellStock
 from .compile_pool import Compiled, CompilePool
 from .compiler_output import decisive_line
+from .file_lock import hold
 from .fork_server import Spawn
 from .harness import Harness
 from .harness_settings import HarnessSettings
@@ -67,6 +70,7 @@ class LocalHarness:
         self._turns: dict[str, threading.RLock] = {}
         """A lock a candidate: its compiler and its runs share one scratch folder."""
         self._servers: list[ServerProcess] = []
+        self._boxes_lock: IO[bytes] | None = None
         try:
             self._start()
         except BaseException:
@@ -92,6 +96,8 @@ class LocalHarness:
         )
         if all(self._device.sandbox[layer] == "on" for layer in ("namespaces", "mount view")):
             self.compiler.shown_at = self.work_dir / "boxes" / "shown"
+        else:
+            self._own_boxes()
         plan = CellPlan(
             work_dir=self.work_dir,
             params={"device": "cpu" if self.dry else "cuda:0", "blocker": self._blocker},
@@ -116,8 +122,8 @@ class LocalHarness:
 
     def _sandbox_layers(self) -> dict[str, str]:
         """`on` for each layer of isolation, or why it is not: from an empty cell, which also shows that one starts."""
-        scratch = self.work_dir / "boxes" / "empty"
-        scratch.mkdir(parents=True, exist_ok=True)
+        scratch = self.work_dir / "boxes" / f"empty-{uuid4().hex}"
+        scratch.mkdir(parents=True)
         hidden = [str(self.work_dir)]
         box = {"scratch": str(scratch), "hidden": hidden, "user": next_user(), "namespaces": self.settings.namespaces}
         with Cell(self._server, Spawn("candidate", {"device": "cpu"}, box), _PROBE_S) as cell:
@@ -127,6 +133,12 @@ class LocalHarness:
             layer, _, why = note.partition(": ")
             layers[layer] = why
         return layers
+
+    def _own_boxes(self) -> None:
+        """Scratch folders known by their path belong to one harness: a second one has its own beside them."""
+        self._boxes_lock = hold(self.work_dir / "boxes.lock")
+        if self._boxes_lock is None:
+            self.compiler.boxes = self.work_dir / "boxes" / uuid4().hex
 
     def device(self) -> DeviceSheet:
         return self._device
@@ -330,17 +342,21 @@ class LocalHarness:
                 return self.witnesses.profile(self.judges.of(problem), problem, candidate, compiled)
 
     def close(self) -> None:
-        self._reader.close()
-        self.cells.stop()
-        self.judges.close()  # before the cells: what is being timed would be waited for to its end
-        self.cells.close()
-        self._end_servers()
+        with ExitStack() as steps:  # the last one first, and each of them whatever became of those before it
+            steps.callback(self._end_servers)
+            steps.callback(self.cells.close)
+            steps.callback(self.judges.close)  # before the cells: what is being timed would be waited for to its end
+            steps.callback(self.cells.stop)
+            steps.callback(self._reader.close)
 
     def _end_servers(self) -> None:
-        for server in self._servers:
-            server.close()
-        if self._own_dir:
-            shutil.rmtree(self.work_dir, ignore_errors=True)
+        with ExitStack() as steps:
+            if self._own_dir:
+                steps.callback(shutil.rmtree, self.work_dir, ignore_errors=True)
+            if self._boxes_lock is not None:
+                steps.callback(self._boxes_lock.close)
+            for server in self._servers:
+                steps.callback(server.close)
 
     def _bounds(self, problem: Problem) -> dict[str, dict[str, float]]:
         """Void bound and speed of light a workload; zeros where the reference cannot be lowered."""

@@ -246,6 +246,25 @@ def test_what_was_not_compiled_ahead_is_compiled_by_the_next_run(pool, monkeypat
     assert len(next_run.compile(problem(), one).report.kernels) == 1
 
 
+def test_two_pools_of_one_folder_compile_a_candidate_at_once_and_keep_each_others_caches(pool):
+    """Two runs with one output folder: one used to remove what the other was compiling in, or reading."""
+    one = candidate(ADD.replace("AMOUNT", "9.0"))
+    pools = [pool, CompilePool(pool._server, pool._work_dir, pool._device, workers=2)]
+    for each in pools:
+        each.shown_at = pool._work_dir / "boxes" / "shown"
+    found: list[Compiled] = []
+    threads = [threading.Thread(target=lambda p=each: found.append(p.compile(problem(), one))) for each in pools]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [compiled.report.warnings for compiled in found] == ["", ""]
+    for compiled in found:
+        box = pool.fresh_box(compiled, one, pool._work_dir / compiled.caches)
+        assert list(box.rglob("*.cubin"))
+    assert list((pool._work_dir / "boxes").iterdir()) == []
+
+
 def test_source_that_is_no_python_costs_no_process(pool):
     for source in ("def (", "x = \0", "(" * 5000 + ")" * 5000, "x = " + "-" * 200_000 + "1"):
         report = pool.compile(problem(), Candidate(id="x", language="torch", source=source)).report
