@@ -11,6 +11,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from pydantic import ValidationError
+
 from ..state.base import Record, digest
 from ..state.brief import Brief
 from ..state.candidate import Candidate, Language, SlotValue
@@ -101,29 +103,42 @@ class Library:
             )
 
     def find(self, structure: str, gpu: str, language: Language) -> list[LibraryEntry]:
-        """Kernels for a structure on a GPU, the fastest over its baseline first; none where there is no library yet."""
+        """Kernels for a structure on a GPU, the fastest over its baseline first; none where there is no library yet.
+
+        Those that another version wrote and this one cannot read are left out.
+        """
         if not self.path.is_file():
             return []
         query = "select entry from kernels where structure = ? and gpu = ? and language = ? order by speedup desc, id"
         with self._open() as connection:
-            return [_entry(text) for (text,) in connection.execute(query, (structure, gpu, language))]
+            rows = connection.execute(query, (structure, gpu, language)).fetchall()
+        return [entry for (text,) in rows if (entry := _entry(text)) is not None]
 
     def entries(self) -> list[LibraryEntry]:
-        """Everything, by problem, the fastest first. Raises InvalidInput where there is no library."""
+        """What this version can read, by problem, the fastest first. Raises InvalidInput where there is no library."""
         with self._open() as connection:
             rows = connection.execute("select entry from kernels order by problem, speedup desc, id").fetchall()
-        return [_entry(text) for (text,) in rows]
+        return [entry for (text,) in rows if (entry := _entry(text)) is not None]
 
     def entry(self, id: str) -> LibraryEntry:
-        """The kernel whose id begins so. Raises InvalidInput where there is none, or several."""
-        found = [entry for entry in self.entries() if entry.candidate.id.startswith(id)]
-        if len({entry.candidate.id for entry in found}) != 1:
+        """The kernel whose id begins so. Raises InvalidInput where there is none, or several, or it cannot be read."""
+        query = "select id, entry from kernels where substr(id, 1, ?) = ? order by problem, speedup desc"
+        with self._open() as connection:
+            found = connection.execute(query, (len(id), id)).fetchall()
+        if len({kernel for kernel, _ in found}) != 1:
             raise InvalidInput(f"{self.path}: {len(found)} kernels begin with {id!r}; `library list` shows all")
-        return found[0]
+        entry = next((entry for _, text in found if (entry := _entry(text)) is not None), None)
+        if entry is None:
+            raise InvalidInput(f"{self.path}: kernel {found[0][0]} is of another version; read it with that one")
+        return entry
 
 
-def _entry(text: str) -> LibraryEntry:
-    return LibraryEntry.model_validate_json(text)
+def _entry(text: str) -> LibraryEntry | None:
+    """An entry as it was written; None where another version wrote what this one cannot read."""
+    try:
+        return LibraryEntry.model_validate_json(text)
+    except ValidationError:
+        return None
 
 
 def offered(library: Library, brief: Brief, writer: Writer | None) -> list[Candidate]:

@@ -1,11 +1,13 @@
 """Nodes between and after the phases: seeds, cross-validation, the final check, the report."""
 
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
 from langgraph.runtime import Runtime
 
 from ...state.channels import Context, State, Update
+from ...state.errors import WarpsmithError
 from ...state.evaluation import Evaluation
 from ...state.trajectory import Phase, Result
 from ..checklist import fast_at_one_size_only
@@ -99,9 +101,14 @@ def report(state: State, runtime: Runtime[Context]) -> Update:
     """Writes best.py, report.json and report.html, and closes what the run had open."""
     services = services_of(state.run_dir, runtime)
     seconds = state.seconds_used + services.lap()
-    result = write_report(state.model_copy(update={"seconds_used": seconds}), services, context_of(runtime))
+    state = state.model_copy(update={"seconds_used": seconds})
+    result = write_report(state, services, context_of(runtime))
     if result.outcome == "verified" and result.best and context_of(runtime).library:
-        _keep_in_library(result, services, Library(Path(str(context_of(runtime).library))))
+        try:
+            _keep_in_library(result, services, Library(Path(str(context_of(runtime).library))))
+        except (WarpsmithError, OSError, sqlite3.Error) as error:  # The result stands, and is written already.
+            notes = (*state.notes, f"not added to the library: {error}")
+            result = write_report(state.model_copy(update={"notes": notes}), services, context_of(runtime))
     tell(
         services,
         runtime,
@@ -113,7 +120,7 @@ def report(state: State, runtime: Runtime[Context]) -> Update:
         stop_reason=result.stop_reason,
         tried=result.tried,
         seconds=round(seconds, 1),
-        run_dir=state.run_dir,
+        run_dir=result.run_dir,
     )
     close_services(state.run_dir)
     return {"seconds_used": seconds}

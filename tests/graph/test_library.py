@@ -1,5 +1,7 @@
 """Kernels of earlier runs: kept when verified, offered to problems of the same structure, shown on the command line."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -134,6 +136,38 @@ def test_a_second_run_starts_from_what_the_first_has_found(problem_file, tmp_pat
     assert second.trajectory[0].asked == "library"
     assert first.best in writer.briefs[0].tried  # The writer need not propose it again.
     assert len(Library(library).entries()) == 1
+
+
+def test_a_library_that_takes_nothing_up_costs_no_result(problem_file, tmp_path, given, monkeypatch):
+    def locked(*_: object) -> None:
+        raise InvalidInput("library.sqlite: is not a library (database is locked); choose another file")
+
+    monkeypatch.setattr(Library, "add", locked)
+    settings = {"out": str(tmp_path), "library": str(tmp_path / "library.sqlite"), "languages": "triton"}
+    result = optimize(problem_file, given=given(planner=Planned()), **settings)
+    assert (result.complete, result.outcome) == (True, "verified")
+    assert any("not added to the library" in note and "locked" in note for note in result.notes)
+
+
+def test_a_kernel_of_another_version_is_not_offered_and_told_in_one_line(tmp_path, capsys):
+    file = tmp_path / "library.sqlite"
+    old, new = kernel("triton", 64), kernel("triton", 128)
+    for made in (old, new):
+        Library(file).add(entry(made, planned(examples.softmax(64, 128))))
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("update kernels set entry = ? where id = ?", ('{"candidate": {}}', old.id))
+    plan = planned(examples.softmax(64, 128))
+    assert [each.id for each in offered(Library(file), brief(plan), None)] == []
+    found = Library(file).find(structure_key(plan), GPU.name, "triton")
+    assert [each.candidate.id for each in found] == [new.id]
+    assert command("list", "--library", file) == 0
+    assert command("show", new.id, "--library", file) == 0
+    capsys.readouterr()
+    for arguments in (("show", old.id), ("export", old.id, tmp_path / "best.py")):
+        assert command(*arguments, "--library", file) == 2
+        (said,) = capsys.readouterr().err.splitlines()
+        assert old.id in said
+        assert "another version" in said
 
 
 def test_nothing_unverified_enters(problem_file, tmp_path, given):
