@@ -17,24 +17,10 @@ from ..state.scores import ProblemScore, fast_p
 from ..state.trajectory import BatchRow, Result
 from ..state.wording import counted
 from .bench import Bench
+from .decisive import decisive
 from .run_directory import append_line
 from .services import Collaborators
 from .settings import check_settings, make_context
-
-DECISIVE = (
-    "languages",
-    "budget",
-    "seconds",
-    "seed",
-    "width",
-    "patience",
-    "strategy",
-    "stage",
-    "stop_at_sol",
-    "finalists",
-    "replay",
-)
-"""The settings that a result depends on: with another value of these a problem is not done yet."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +98,7 @@ def problem_files(folder: Path) -> list[Path]:
 
 def row_key(file: Path, context: Context, device: DeviceSheet) -> str:
     """Digest of what a result depends on: source, decisive settings, and the device."""
-    decisive = {name: getattr(context, name) for name in DECISIVE}
-    return digest(file.read_bytes().hex(), decisive, device.name, device.arch, device.simulated)[:16]
+    return digest(file.read_bytes().hex(), decisive(context), device.name, device.arch, device.simulated)[:16]
 
 
 def read_rows(results_file: Path) -> list[BatchRow]:

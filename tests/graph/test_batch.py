@@ -4,9 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from scripted.collaborators import SOURCE, ScriptedHarness, ScriptedWriter
+from scripted.collaborators import GPU, SOURCE, ScriptedHarness, ScriptedWriter
 
 from warpsmith.graph import optimize_batch
+from warpsmith.graph.batch import row_key
+from warpsmith.graph.decisive import UNDECISIVE
+from warpsmith.graph.settings import make_context
+from warpsmith.state.channels import Context
 from warpsmith.state.errors import InfraError, InvalidInput
 
 
@@ -68,6 +72,25 @@ def test_a_changed_problem_is_done_again(folder, tmp_path, given):
     heard = []
     optimize_batch(folder, given=given(), on_row=lambda row, skipped: heard.append(skipped), **settings)
     assert heard == [False, True, True]
+
+
+def test_a_row_is_known_by_every_setting_but_those_that_decide_nothing(folder):
+    def key(**settings: object) -> str:
+        return row_key(folder / "a.py", make_context(settings), GPU)
+
+    deciding = [
+        {"model": "m"},
+        {"model": "m", "models": {"planner": "p"}},
+        {"writer": "human"},
+        {"fits": 0},
+        {"confirm": False},
+        {"stop_at_sol_alone": 0.5},
+        {"tokens": 9},
+        {"library": "l.sqlite"},
+    ]
+    assert len({key(), *(key(**settings) for settings in deciding)}) == 1 + len(deciding)
+    assert key(out="elsewhere", pace=1.0, max_concurrency=2, baselines="b.json", record="r.jsonl") == key()
+    assert set(Context.model_fields) >= UNDECISIVE
 
 
 def test_fast_p_counts_every_problem_against_each_baseline(folder, tmp_path, given):
