@@ -1,10 +1,12 @@
 """The Python API for one problem: start a run, or go on with one."""
 
+import logging
 import shutil
 import signal
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +15,16 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
-from pydantic import ValidationError
 
 from ..state.channels import Context, EvaluateTask, State
 from ..state.errors import InfraError, InvalidInput, InvalidProblem, WarpsmithError
 from ..state.trajectory import Result
 from .checkpoints import checkpointer
 from .controller import Controller, build_graph, recursion_limit
+from .decisive import UNDECISIVE
 from .nodes.loop import make_row
 from .report import read_result, write_report
-from .run_directory import RunDirectory, new_run_directory
+from .run_directory import RunDirectory, new_run_directory, parsed
 from .services import Collaborators, Services, Stopped, close_services, open_services, provide
 from .settings import check_problem_file, check_settings, make_context
 from .waiting import Waiting, answered, open_questions, with_kernels
@@ -54,9 +56,13 @@ def optimize(problem: str | Path, *, given: Collaborators | None = None, **setti
     run.write_text(f"{SETTINGS}.json", context.model_dump_json())
     try:
         return _drive(run, context, given, {"problem": str(path), "run_dir": str(run_dir)})
-    except InvalidProblem:
-        shutil.rmtree(run_dir, ignore_errors=True)  # Nothing was tried: there is nothing to keep.
+    except (InvalidProblem, InvalidInput):
+        _remove_untried(run)
         raise
+    except KeyboardInterrupt as stopped:
+        if not run.read_problem:
+            _remove_untried(run)
+        raise stopped if isinstance(stopped, Interrupted) else Interrupted(run_dir, None) from None
 
 
 def resume(
@@ -64,55 +70,94 @@ def resume(
     *,
     given: Collaborators | None = None,
     kernels: Sequence[str | Path] = (),
+    problem: str | Path | None = None,
     **changes: Any,
 ) -> Result:
-    """Goes on with a run that was interrupted or waits; a finished one only hands back its result.
+    """Goes on with a run that was interrupted or waits, where its directory lies now.
 
-    `kernels` are files for a run that waits for them; `changes` override its settings.
+    A finished one only hands back its result, whatever `changes` there are. `kernels` are files for a run that waits
+    for them; `changes` override its settings. Raises InvalidInput for a run of another problem than `problem`, and for
+    one that another process goes on with.
     """
     path = Path(run_dir)
+    if problem is not None:
+        check_problem_file(Path(problem))
     if kernels:
         given = replace(given or Collaborators(), person=with_kernels(kernels))
     if not (path / "checkpoint.sqlite").is_file():
         raise InvalidInput(f"{path}: is not a run directory that can be resumed; give one that a run has named")
+    run = RunDirectory(path)
+    if problem is not None:
+        run.check_problem(Path(problem))
     done = read_result(path)
     if done is not None and done.complete:
         return done
-    try:
-        saved = Context.model_validate_json((path / f"{SETTINGS}.json").read_text(encoding="utf-8"))
-    except (OSError, ValidationError) as error:
-        raise InvalidInput(f"{path / SETTINGS}.json: cannot be read; start the run again") from error
+    saved = parsed(path / f"{SETTINGS}.json", Context.model_validate_json)
+    if saved is None:
+        raise InvalidInput(f"{path / SETTINGS}.json: is missing; start the run again")
     context = make_context({**saved.model_dump(), **changes})
     check_settings(context, given)
-    return _drive(RunDirectory(path), context, given, None)
+    run.rows()  # Broken ones are told before anything is started.
+    return _drive(run, context, given, None)
+
+
+def ignored_changes(run_dir: Path, changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the settings that a finished run would need to be run again for; none where it is not finished."""
+    done = read_result(run_dir)
+    if done is None or not done.complete:
+        return ()
+    deciding = {name: value for name, value in changes.items() if name not in UNDECISIVE and name != "library"}
+    return tuple(name for name, value in deciding.items() if done.settings.get(name, value) != value)
+
+
+def _remove_untried(run: RunDirectory) -> None:
+    """Removes a run directory in which there is nothing to keep."""
+    if run.untried:
+        shutil.rmtree(run.path, ignore_errors=True)
 
 
 def _drive(run: RunDirectory, context: Context, given: Collaborators | None, inputs: Any) -> Result:
-    services = open_services(run.path, context, given)
-    provide(services)
     config: RunnableConfig = {
         "configurable": {"thread_id": "run"},
         "recursion_limit": recursion_limit(context),
         "max_concurrency": context.max_concurrency,
     }
-    with closing(sqlite3.connect(run.checkpoint, check_same_thread=False)) as connection:
+    with run.alone(), closing(sqlite3.connect(run.checkpoint, check_same_thread=False)) as connection:
         graph = build_graph(checkpointer(connection))
-        if inputs is None and graph.get_state(config).created_at is None:
-            raise InvalidInput(f"{run.path}: stopped before its first step; start the run again")
+        called = str(run.path) if inputs is not None else _run_dir_of(graph, config, run)
+        services = open_services(run.path, context, given)
+        provide(services, called)
         try:
             with _stop_on_interrupt(services):
                 _invoke(graph, inputs, (config, context), services)
         except (KeyboardInterrupt, Stopped):
             raise Interrupted(run.path, _save_partial(graph, config, services, context)) from None
+        except sqlite3.Error as error:
+            _save_partial(graph, config, services, context)
+            raise InfraError(f"{run.checkpoint}: {error}; once that is mended, go on with --resume") from error
         except Exception:
             _save_partial(graph, config, services, context)
             raise
         finally:
-            close_services(str(run.path))
+            close_services(called)
     result = read_result(run.path)
     if result is None:
         raise InfraError(f"{run.path}: the run ended without a report")
     return result
+
+
+def _run_dir_of(graph: Controller, config: RunnableConfig, run: RunDirectory) -> str:
+    """What the run's state calls its directory: another path than it has now where it was moved since.
+
+    Raises InvalidInput where there is no step to go on from.
+    """
+    try:
+        snapshot = graph.get_state(config)
+    except (sqlite3.Error, zlib.error, ValueError, TypeError) as error:
+        raise InvalidInput(f"{run.checkpoint}: cannot be read ({error}); start the run again") from error
+    if snapshot.created_at is None:
+        raise InvalidInput(f"{run.path}: stopped before its first step; start the run again")
+    return str(snapshot.values.get("run_dir") or run.path)
 
 
 def _invoke(graph: Controller, inputs: Any, run: tuple[RunnableConfig, Context], services: Services) -> None:
@@ -140,7 +185,11 @@ def _stop_on_interrupt(services: Services) -> Iterator[None]:
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         services.stopping.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, stop_at_once)
+        raise KeyboardInterrupt
+
+    def stop_at_once(_signal: int, _frame: FrameType | None) -> None:
+        logging.getLogger("concurrent.futures").addFilter(_of_those_left_behind)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, stop)
@@ -148,6 +197,12 @@ def _stop_on_interrupt(services: Services) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _of_those_left_behind(record: logging.LogRecord) -> bool:
+    """Drops what a thread that nobody waited for says in the end, as long as a screen: that its run is over."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, RuntimeError) and "cannot schedule new futures" in str(error))
 
 
 def _save_partial(graph: Controller, config: RunnableConfig, services: Services, context: Context) -> Result | None:

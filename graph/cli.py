@@ -32,8 +32,9 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
     def run(*args: P.args, **options: P.kwargs) -> None:
         try:
             code = command(*args, **options)
-        except KeyboardInterrupt:
-            code = INTERRUPTED
+        except KeyboardInterrupt as stopped:
+            # What a run has to say when it is interrupted, it has said.
+            code = complain("interrupted", INTERRUPTED) if type(stopped) is KeyboardInterrupt else INTERRUPTED
         except Waiting as waiting:
             code = complain(one_line(waiting), WAITING)
         except (WarpsmithError, OSError, sqlite3.Error) as error:

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TextIO
 
 import structlog
+
+from ..tools.whole_file import naming
 
 Listener = Callable[[dict[str, Any]], None]
 
@@ -16,7 +19,7 @@ class EventLog:
         self._file: TextIO = path.open("a", encoding="utf-8", buffering=1)
         self._listeners = listeners
         self._log = structlog.wrap_logger(
-            structlog.WriteLogger(self._file),
+            SimpleNamespace(info=naming(path)(structlog.WriteLogger(self._file).info)),
             processors=[
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
                 self._tell,
@@ -27,7 +30,9 @@ class EventLog:
         )
 
     def emit(self, event: str, **fields: Any) -> None:
-        self._log.info(event, **fields)
+        """Nothing happens once it is closed: an impatient Ctrl-C leaves evaluations behind, which still end."""
+        if not self._file.closed:
+            self._log.info(event, **fields)
 
     def close(self) -> None:
         self._file.close()

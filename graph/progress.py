@@ -94,6 +94,8 @@ def models_lines(result: Result) -> list[str]:
 
 
 def interrupted_lines(run_dir: Path, result: Result | None) -> list[str]:
+    if not run_dir.exists():
+        return ["interrupted: before anything was tried, so nothing is kept"]
     found = f"best so far in {result.best_path}" if result and result.best else "nothing verified yet"
     return [f"interrupted: {found}", f"  go on with: --resume {run_dir}"]
 

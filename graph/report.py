@@ -16,7 +16,7 @@ from .checklist import checklist
 from .diagnosis import bottleneck, product_flops
 from .html import render_html
 from .keeping import ranked, sol_fraction, target_gap
-from .run_directory import RunDirectory
+from .run_directory import RunDirectory, parsed
 from .services import Services
 from .stopping import stop_rules
 
@@ -54,7 +54,7 @@ def make_result(state: State, services: Services, context: Context, complete: bo
         problem=problem.name,
         problem_id=problem.id,
         problem_path=problem.path,
-        run_dir=state.run_dir,
+        run_dir=str(services.run.path),
         outcome="nothing" if evaluation is None else "estimated" if state.dry_run else "verified",
         stop_reason=state.stop_reason or ("" if complete else "interrupted"),
         stop_rules=stop_rules(services.progress(state, context, kept[0] if kept else None)) if state.quotas else (),
@@ -188,6 +188,5 @@ def _entry(row: Row, run: RunDirectory) -> TrajectoryEntry:
 
 
 def read_result(run_dir: Path) -> Result | None:
-    """The result of a finished run, None where there is no report yet."""
-    file = run_dir / "report.json"
-    return Result.model_validate_json(file.read_text(encoding="utf-8")) if file.exists() else None
+    """The result of a finished run, None where there is no report yet. Raises InvalidInput for a broken one."""
+    return parsed(run_dir / "report.json", Result.model_validate_json)

@@ -4,20 +4,29 @@ import json
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
+
+from pydantic import ValidationError
 
 from ..state.base import Record
 from ..state.brief import Scored
 from ..state.candidate import Candidate, normalised_hash
 from ..state.errors import InfraError, InvalidInput
 from ..state.evaluation import Evaluation
+from ..state.problem import Problem
 from ..state.trajectory import Row
+from ..tools.file_lock import hold
+from ..tools.whole_file import naming, write_whole
 
 TRAJECTORY = "trajectory.jsonl"
+CHECKPOINT = "checkpoint.sqlite"
+ANSWERS = "answers.jsonl"
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 def new_run_directory(out: Path, problem_file: Path) -> Path:
@@ -44,9 +53,10 @@ def problem_folder(problem_file: Path) -> str:
 
 
 def latest_run_directory(out: Path, problem_file: Path) -> Path:
-    """The newest run of a problem that can be resumed. Raises InvalidInput if there is none."""
+    """The newest run of a problem that can be resumed, of those that have read it. Raises InvalidInput if none."""
     folder = out / problem_folder(problem_file)
-    runs = sorted(folder.glob("*/checkpoint.sqlite"), key=lambda path: path.stat().st_mtime)
+    begun = (path for path in folder.glob(f"*/{CHECKPOINT}") if path.with_name("problem.json").is_file())
+    runs = sorted(begun, key=lambda path: path.stat().st_mtime)
     if not runs:
         raise InvalidInput(f"{folder}: no run to resume; start one without --resume")
     return runs[-1].parent
@@ -54,7 +64,7 @@ def latest_run_directory(out: Path, problem_file: Path) -> Path:
 
 def append_line(path: Path, line: str) -> None:
     """Appends a line that is on the disk when this returns; a half line that a killed process left is ended first."""
-    with path.open("ab+") as file:
+    with naming(path), path.open("ab+") as file:
         size = file.seek(0, os.SEEK_END)
         if size:
             file.seek(size - 1)
@@ -64,37 +74,76 @@ def append_line(path: Path, line: str) -> None:
         os.fsync(file.fileno())
 
 
+def parsed(file: Path, parse: Callable[[str], T]) -> T | None:
+    """What a run's file holds, None where there is none. Raises InvalidInput where it cannot be understood."""
+    try:
+        return parse(file.read_text(encoding="utf-8")) if file.exists() else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fault = f"{file}: cannot be read ({fault_of(error)})"
+        raise InvalidInput(f"{fault}; put it back as it was, or start the run again") from error
+
+
+def fault_of(error: Exception) -> str:
+    """What is wrong with a file, in a few words."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"{where}: {first['msg']}" if where else first["msg"]
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 class RunDirectory:
     """Reads and writes one run's files. Safe to use from several threads of one process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._evaluations: dict[tuple[str, str], Evaluation] = {}
+        self._evaluations = parsed(path / "evaluations.jsonl", _evaluations) or {}
         self._orders: dict[str, tuple[int, int]] = {}
         (path / "candidates").mkdir(parents=True, exist_ok=True)
-        self._read_evaluations()
 
     @property
     def checkpoint(self) -> Path:
-        return self.path / "checkpoint.sqlite"
+        return self.path / CHECKPOINT
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps other processes from going on with the run meanwhile. Raises InvalidInput where one does already."""
+        lock = hold(self.path / "lock")
+        if lock is None:
+            raise InvalidInput(f"{self.path}: another process goes on with this run; wait for its end, or stop it")
+        with lock:
+            yield
+
+    @property
+    def read_problem(self) -> bool:
+        """Whether the run came so far as to have its problem: before that there is nothing to go on with."""
+        return (self.path / "problem.json").is_file()
+
+    @property
+    def untried(self) -> bool:
+        """Whether nothing lies here that would be lost: no verdict, and no answer of a model."""
+        return not any((self.path / name).exists() for name in ("evaluations.jsonl", ANSWERS))
+
+    def check_problem(self, file: Path) -> None:
+        """Raises InvalidInput where the run is one of another problem, or of another text of this one."""
+        known = self.read_record("problem", Problem)
+        if known is not None and known.source != file.read_text(encoding="utf-8"):
+            text = f"{self.path}: is a run of {known.path} as it was then, and {file} holds another text"
+            raise InvalidInput(f"{text}; give the file of that run, or start one without --resume")
 
     def write_text(self, name: str, text: str) -> Path:
         """Writes a file whole or not at all."""
-        target = self.path / name
-        part = target.with_name(target.name + ".part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(target)
-        return target
+        return write_whole(self.path / name, text)
 
     def write_record(self, name: str, record: Record) -> None:
         """Writes a record as `<name>.json`."""
         self.write_text(f"{name}.json", record.model_dump_json())
 
     def read_record(self, name: str, kind: type[R]) -> R | None:
-        """A record written before, None where there is none."""
-        file = self.path / f"{name}.json"
-        return kind.model_validate_json(file.read_text(encoding="utf-8")) if file.exists() else None
+        """A record written before, None where there is none. Raises InvalidInput."""
+        return parsed(self.path / f"{name}.json", kind.model_validate_json)
 
     def source_path(self, candidate_id: str) -> Path:
         return self.path / "candidates" / f"{candidate_id}.py"
@@ -137,10 +186,9 @@ class RunDirectory:
         self.write_text(TRAJECTORY, "".join(f"{row.model_dump_json()}\n" for row in known.values()))
 
     def rows(self) -> tuple[Row, ...]:
-        """The trajectory so far, in the order of evaluation."""
-        file = self.path / TRAJECTORY
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        return tuple(Row.model_validate_json(line) for line in lines)
+        """The trajectory so far, in the order of evaluation. Raises InvalidInput."""
+        read = parsed(self.path / TRAJECTORY, lambda text: tuple(map(Row.model_validate_json, text.splitlines())))
+        return read or ()
 
     def scored(self, candidate_id: str) -> Scored:
         """A candidate with its first evaluation. Raises InfraError where it has none."""
@@ -149,13 +197,14 @@ class RunDirectory:
             raise InfraError(f"{self.path}: no evaluation of {candidate_id}")
         return Scored(candidate=self.candidate(candidate_id), evaluation=evaluation)
 
-    def _read_evaluations(self) -> None:
-        file = self.path / "evaluations.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                continue  # A run that was killed while writing leaves half a line; that candidate is judged again.
-            evaluation = Evaluation.model_validate(entry["evaluation"])
-            self._evaluations[evaluation.candidate, entry["kind"]] = evaluation
+
+def _evaluations(text: str) -> dict[tuple[str, str], Evaluation]:
+    found = {}
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue  # A run that was killed while writing leaves half a line; that candidate is judged again.
+        evaluation = Evaluation.model_validate(entry["evaluation"])
+        found[evaluation.candidate, entry["kind"]] = evaluation
+    return found

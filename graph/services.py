@@ -8,6 +8,7 @@ import atexit
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -192,19 +193,21 @@ class Services:
         }
 
     def close(self) -> None:
-        if self.owns_harness:
-            self.harness.close()
-        self.events.close()
+        try:
+            if self.owns_harness:
+                self.harness.close()
+        finally:
+            self.events.close()
 
 
 _open: dict[str, Services] = {}
 _lock = threading.Lock()
 
 
-def provide(services: Services) -> None:
-    """Makes nodes of that run directory use these services."""
+def provide(services: Services, run_dir: str = "") -> None:
+    """Makes nodes of that run directory use these services; `run_dir` is what its state calls it if that is another."""
     with _lock:
-        _open[str(services.run.path)] = services
+        _open[run_dir or str(services.run.path)] = services
 
 
 def services_for(run_dir: str, context: Context) -> Services:
@@ -241,9 +244,18 @@ class Collaborators:
 
 
 def open_services(run_dir: Path, context: Context, given: Collaborators | None = None) -> Services:
-    """Services by the run's settings and what the caller brings."""
+    """Services by the run's settings and what the caller brings. Nothing stays open where a part of them fails."""
     given, context = given or Collaborators(), staged(context)
-    harness = given.harness or open_harness_for(context)
+    with ExitStack() as undo:
+        harness = given.harness or open_harness_for(context)
+        if given.harness is None:
+            undo.callback(harness.close)
+        services = _services_around(harness, run_dir, context, given)
+        undo.pop_all()
+    return services
+
+
+def _services_around(harness: Harness, run_dir: Path, context: Context, given: Collaborators) -> Services:
     if given.harness is None and context.replay is None:
         _need_toolchain(harness, context)
     planner = given.planner or _planner(context)

@@ -33,6 +33,7 @@ def optimize_command(
     settings = options.run_settings(given)
     if pace is not None:
         settings["pace"] = pace
+    ignored: tuple[str, ...] = ()
     with options.clocks(lock_clocks, given["gpu"]), listening() as progress:
         brought = Collaborators(listeners=(progress.hear,), person=at_terminal if sys.stdin.isatty() else None)
         try:
@@ -40,7 +41,8 @@ def optimize_command(
                 result = api.optimize(file, given=brought, **settings)
             else:
                 run = latest_run_directory(given["out"] or Path("runs"), file) if resume == "latest" else Path(resume)
-                result = api.resume(run, given=brought, kernels=kernel or (), **settings)
+                result = api.resume(run, given=brought, kernels=kernel or (), problem=file, **settings)
+                ignored = api.ignored_changes(run, settings)
         except Waiting as waiting:
             progress.hear({"event": "waiting", "run_dir": str(waiting.run_dir), "questions": waiting.questions})
             raise
@@ -48,4 +50,8 @@ def optimize_command(
             progress.interrupted(stopped.run_dir, stopped.result)
             raise
         progress.finished(result)
+    if ignored:
+        without = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
+        said = f"{result.run_dir}: was finished already, without {without}; start a new run for that"
+        sys.stderr.write(f"warpsmith: {said}\n")
     return 0 if result.outcome != "nothing" else 1

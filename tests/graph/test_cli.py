@@ -126,6 +126,48 @@ def test_debug_lets_the_error_through(tmp_path):
         main(["optimize", str(tmp_path / "missing.py"), "--debug"])
 
 
+def test_a_second_ctrl_c_while_candidates_are_judged_is_told_as_briefly_as_the_first(recorded, tmp_path):
+    problem, recording = recorded
+    command = [sys.executable, "-m", "warpsmith", "optimize", str(problem), "--replay", str(recording), "--pace", "2"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["event"] == "round_opened":
+            break
+    for _ in range(2):
+        time.sleep(0.15)
+        process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    first, second = told.splitlines()
+    assert first.startswith("interrupted: ")
+    assert "go on with: --resume" in second
+
+
+def test_ctrl_c_while_nothing_is_running_yet_is_one_line(warpsmith, recorded, monkeypatch, tmp_path):
+    problem, recording = recorded
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("warpsmith.graph.api.open_services", stop)
+    done = warpsmith("optimize", problem, "--replay", recording)
+    assert done.returncode == 130
+    assert done.stderr.splitlines() == ["interrupted: before anything was tried, so nothing is kept"]
+    assert not list((tmp_path / "runs").rglob("checkpoint.sqlite"))
+    monkeypatch.setattr("warpsmith.graph.api.make_context", stop)
+    assert warpsmith("optimize", problem, "--replay", recording).stderr == "warpsmith: interrupted\n"
+
+
+def test_a_finished_run_says_what_it_does_not_take_up(warpsmith, recorded):
+    problem, recording = recorded
+    warpsmith("optimize", problem, "--replay", recording)
+    again = warpsmith("optimize", problem, "--resume", "--budget", "40")
+    assert again.returncode == 0
+    assert "was finished already, without --budget; start a new run" in again.stderr.splitlines()[-1]
+    assert "finished already" not in warpsmith("optimize", problem, "--resume").stderr
+
+
 def test_ctrl_c_exits_130_writes_the_best_and_resume_finishes(warpsmith, recorded, tmp_path):
     problem, recording = recorded
     command = [sys.executable, "-m", "warpsmith", "optimize", str(problem), "--replay", str(recording), "--pace", "0.4"]
