@@ -62,7 +62,7 @@ def optimize(problem: str | Path, *, given: Collaborators | None = None, **setti
     except KeyboardInterrupt as stopped:
         if not run.read_problem:
             _remove_untried(run)
-        raise stopped if isinstance(stopped, Interrupted) else Interrupted(run_dir, None) from None
+        raise _interrupted(run, stopped) from None
 
 
 def resume(
@@ -98,7 +98,10 @@ def resume(
     context = make_context({**saved.model_dump(), **changes})
     check_settings(context, given)
     run.rows()  # Broken ones are told before anything is started.
-    return _drive(run, context, given, None)
+    try:
+        return _drive(run, context, given, None)
+    except KeyboardInterrupt as stopped:
+        raise _interrupted(run, stopped) from None
 
 
 def ignored_changes(run_dir: Path, changes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -108,6 +111,15 @@ def ignored_changes(run_dir: Path, changes: Mapping[str, Any]) -> tuple[str, ...
         return ()
     deciding = {name: value for name, value in changes.items() if name not in UNDECISIVE and name != "library"}
     return tuple(name for name, value in deciding.items() if done.settings.get(name, value) != value)
+
+
+def _interrupted(run: RunDirectory, stopped: KeyboardInterrupt) -> Interrupted:
+    """A Ctrl-C while things are opened or closed, like one in between: with what the run has written."""
+    if isinstance(stopped, Interrupted):
+        return stopped
+    with suppress(WarpsmithError, OSError):
+        return Interrupted(run.path, read_result(run.path))
+    return Interrupted(run.path, None)
 
 
 def _remove_untried(run: RunDirectory) -> None:

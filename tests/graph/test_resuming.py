@@ -1,6 +1,7 @@
 """Going on with a run: alone, with its own problem, from wherever it lies now, and from files that are whole."""
 
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,32 @@ def test_a_run_that_ended_before_anything_was_tried_leaves_no_directory(problem_
     with pytest.raises(expected):
         optimize(problem_file, given=given(harness=Stops()), out=str(tmp_path / "runs"))
     assert list((tmp_path / "runs" / problem_file.stem).iterdir()) == []
+
+
+def test_ctrl_c_while_a_run_is_being_closed_still_names_its_best(problem_file, tmp_path, given, monkeypatch):
+    def impatient(_run_dir: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("warpsmith.graph.api.close_services", impatient)
+    with pytest.raises(Interrupted) as stopped:
+        optimize(problem_file, given=given(harness=Breaks()), out=str(tmp_path), max_concurrency=1)
+    assert stopped.value.result is not None
+    assert Path(str(stopped.value.result.best_path)).is_file()
+    with pytest.raises(Interrupted) as again:
+        resume(stopped.value.run_dir, given=given(harness=Breaks()))
+    assert again.value.run_dir == stopped.value.run_dir
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named_and_the_run_can_be_gone_on_with(cut, given, monkeypatch):
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("warpsmith.graph.api._invoke", full)
+        with pytest.raises(InfraError, match="disk is full") as told:
+            resume(cut, given=given())
+    assert one_line(told).startswith(f"{cut / 'checkpoint.sqlite'}: ")
+    assert resume(cut, given=given()).complete
 
 
 def test_the_latest_run_is_none_that_never_began(cut, problem_file, tmp_path):
