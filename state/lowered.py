@@ -36,6 +36,18 @@ class Node(Record):
     strides: tuple[Size, ...] | None = None
     """Element strides of inputs and parameters, where they are not contiguous."""
 
+    @property
+    def is_memory(self) -> bool:
+        """Whether it is there before the call: an input, parameter or buffer."""
+        return self.op in ("input", "parameter", "buffer")
+
+    @property
+    def operator(self) -> str:
+        """`add` for `aten.add.Tensor`, `getitem` for itself; empty for memory and constants."""
+        if self.is_memory or self.op == "constant":
+            return ""
+        return self.op.split(".")[1] if "." in self.op else self.op
+
 
 class Symbol(Record):
     """A free dimension: `name` is the size of dimension `dim` of input number `input`; `hint` its value now.
@@ -58,6 +70,17 @@ def bound(symbols: Sequence[Symbol], size_of: Callable[[int, int], int]) -> dict
     for symbol in symbols:
         found[symbol.name] = computed(symbol.formula, found) if symbol.formula else size_of(symbol.input, symbol.dim)
     return found
+
+
+def references(structure: Any) -> list[str]:
+    """Names under `ref` anywhere in a structure of a lowered graph or of a plan, in order."""
+    if isinstance(structure, (list, tuple)):
+        return [name for part in structure for name in references(part)]
+    if not isinstance(structure, dict):
+        return []
+    if isinstance(structure.get("ref"), str):
+        return [structure["ref"]]
+    return [name for part in structure.values() for name in references(part)]
 
 
 class LoweredGraph(Record):

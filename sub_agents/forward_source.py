@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..state.errors import InvalidInput
-from ..state.lowered import Symbol
+from ..state.lowered import Symbol, references
 from ..state.program import ForwardPlan, LoopProgram, Step, TorchStep, ViewStep
 from ..state.sizes import Size
 from ..state.syntax import parse
@@ -266,7 +266,7 @@ class _Forward:
     def _last_uses(self) -> dict[str, int]:
         """Values that steps make and later steps alone read: their memory can go after the last of these."""
         made = {name for step in self.plan.steps for name in _made(step)}
-        kept = set(_names_in(self.plan.returns))
+        kept = set(references(self.plan.returns))
         last: dict[str, int] = {}
         for number, step in enumerate(self.plan.steps):
             for name in self._reads(step):
@@ -276,13 +276,13 @@ class _Forward:
 
     def _reads(self, step: Step) -> list[str]:
         if isinstance(step, TorchStep):
-            return _names_in([*step.args, *step.kwargs.values()])
+            return references([*step.args, *step.kwargs.values()])
         return [step.base] if isinstance(step, ViewStep) else list(self.kernels[step.name].reads)
 
     def _used(self) -> list[str]:
         bound = [self.plan.inputs[symbol.input] for symbol in self.plan.symbols if not symbol.formula]
         read = [name for step in self.plan.steps for name in self._reads(step)]
-        return [*[b for b in bound if b in read], *read, *_names_in(self.plan.returns)]
+        return [*[b for b in bound if b in read], *read, *references(self.plan.returns)]
 
     def _call(self, step: Step) -> str:
         if isinstance(step, ViewStep):
@@ -350,17 +350,6 @@ def _made(step: Step) -> list[str]:
     if isinstance(step, TorchStep):
         return list(step.outputs)
     return [step.name] if isinstance(step, ViewStep) else [store.value for store in step.stores]
-
-
-def _names_in(structure: Any) -> list[str]:
-    """Names under `ref` anywhere in a structure."""
-    if isinstance(structure, (list, tuple)):
-        return [name for part in structure for name in _names_in(part)]
-    if not isinstance(structure, dict):
-        return []
-    if isinstance(structure.get("ref"), str):
-        return [structure["ref"]]
-    return [name for part in structure.values() for name in _names_in(part)]
 
 
 def _tuple(parts: Iterable[str]) -> str:

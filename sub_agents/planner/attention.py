@@ -4,11 +4,11 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from math import inf
 from typing import Any
 
-from ...state.lowered import Value
+from ...state.lowered import Value, references
 from ...state.program import LoopProgram, MatmulProgram, Operand, Softmax, Step, Store
 from ..attention_tiles import fits_tiles
 from .batches import refined, split
-from .folding import reads, references
+from .folding import reads
 from .masks import Masks
 from .registry import INTEGERS
 

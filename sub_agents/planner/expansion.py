@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...state.lowered import LoweredGraph, Node
+from ...state.lowered import LoweredGraph, Node, references
 from . import (  # noqa: F401 - they register
     activations,
     attention_calls,
@@ -18,7 +18,6 @@ from . import (  # noqa: F401 - they register
     views,
     windows,
 )
-from .folding import references
 from .registry import DTYPES, EXPANSIONS, Operator, literal
 from .tensors import Call, Graph, Tensor, Uncovered
 
@@ -59,8 +58,8 @@ class _Expander:
         self.left = left
         self.graph = Graph(_names(lowered), apart)
         self.results: dict[str, Any] = {}
-        self.uses = Counter(name for node in lowered.nodes for name in references([node.args, node.kwargs]))
-        self.uses.update(references([lowered.outputs, *lowered.updates.values()]))
+        self.uses = Counter(name for node in lowered.nodes for name in set(references([node.args, node.kwargs])))
+        self.uses.update(set(references(lowered.outputs)))
         self.picks = [node for node in lowered.nodes if node.op == "getitem"]
         self.inputs: list[str] = []
         self.parameters: dict[str, str] = {}

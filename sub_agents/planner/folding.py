@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...state.lowered import Value
+from ...state.lowered import Value, references
 from ...state.program import LoopProgram, MatmulProgram, Step, TorchStep, ViewStep
 from ...state.sizes import product
 from .index_maps import contiguous_strides
@@ -58,7 +58,7 @@ def _renamed_step(step: Step, names: Mapping[str, str]) -> Step:
 def reads(step: Step) -> list[str]:
     """Values that a step reads, as often as it does."""
     if isinstance(step, TorchStep):
-        return references([*step.args, *step.kwargs.values()])
+        return list(dict.fromkeys(references([*step.args, *step.kwargs.values()])))
     if isinstance(step, ViewStep):
         return [step.base]
     if isinstance(step, LoopProgram):
@@ -75,18 +75,3 @@ def renamed_references(structure: Any, names: Mapping[str, str]) -> Any:
             return {"ref": names.get(structure["ref"], structure["ref"])}
         return {key: renamed_references(part, names) for key, part in structure.items()}
     return structure
-
-
-def references(structure: Any) -> list[str]:
-    """Names under `ref` anywhere in a structure, in order, each once."""
-    found: dict[str, None] = {}
-    waiting = [structure]
-    while waiting:
-        part = waiting.pop(0)
-        if isinstance(part, (list, tuple)):
-            waiting = [*part, *waiting]
-        elif isinstance(part, dict):
-            if isinstance(part.get("ref"), str):
-                found[part["ref"]] = None
-            waiting = [*part.values(), *waiting]
-    return list(found)

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...state.lowered import LoweredGraph, Value
+from ...state.lowered import LoweredGraph, Value, references
 from ...state.program import ForwardPlan, LoopProgram, MatmulProgram, Step, TorchStep, ViewStep
 from ...state.sizes import Size
 from ..kernel_source import UPDATE
 from .attention import attended
 from .expansion import Expanded, Unplannable, expand
-from .folding import folded, reads, references, renamed_references
+from .folding import folded, reads, renamed_references
 from .in_place import stored_in_place
 from .index_maps import NotAffine, contiguous_strides
 from .layout import Refused

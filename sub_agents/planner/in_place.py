@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...state.lowered import Value
+from ...state.lowered import Value, references
 from ...state.program import LoopProgram, MatmulProgram, Step, Store, TorchStep, ViewStep
 from ..kernel_source import UPDATE
-from .folding import reads, references
+from .folding import reads
 
 
 def stored_in_place(
