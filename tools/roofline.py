@@ -1,18 +1,20 @@
 """Two bounds for a workload: one that voids claims, one that scores kernels.
 
 `floor_ms` uses data-sheet rates and only what no correct program can avoid: reading every input element that matters
-once (writes count beyond L2 only, since the last of them may still be in it when the clock stops), and the FLOPs of a
-matrix product where no algebra removes it. float32 products may honestly run as three half-precision ones, so their
-ceiling is a third of the bf16 rate. `sol_ms`, the speed of light, uses measured copy bandwidth and matrix rates.
+whatever the data, once (writes count beyond L2 only, since the last of them may still be in it when the clock stops),
+and the FLOPs of a matrix product where no algebra removes it. float32 products may honestly run as three half-precision
+ones, so their ceiling is a third of the bf16 rate. `sol_ms`, the speed of light, uses measured copy bandwidth and
+matrix rates.
 """
 
-from typing import Any
+from collections.abc import Mapping
 
 from ..state.base import Record
 from ..state.device import DeviceSheet
-from ..state.lowered import LoweredGraph, Node
+from ..state.lowered import LoweredGraph, Node, references
 from ..state.sizes import product, value
-from .work import FREE, MATMULS, Work, floor_work
+from .needed import SPLITS, VIEWS, maker, needed_elements
+from .work import ATTENTION, CONVOLUTIONS, MATMULS, Work, floor_work
 
 _PRODUCTS_FOR_FP32 = 3
 
@@ -42,40 +44,56 @@ def bounds(graph: LoweredGraph, device: DeviceSheet) -> Bounds:
 
 
 def plain_product(graph: LoweredGraph) -> bool:
-    """Whether the FLOPs are there to stay: one product of stored tensors, every element of which is delivered."""
+    """Whether the FLOPs are there to stay: one product of different stored tensors, every element of it delivered."""
     nodes = {node.name: node for node in graph.nodes}
-    products = [n for n in graph.nodes if _operator(n.op) in MATMULS]
-    if len(products) != 1 or products[0].output is None:
+    products = [n for n in graph.nodes if n.operator in (*MATMULS, *CONVOLUTIONS, ATTENTION)]
+    if len(products) != 1 or products[0].operator not in MATMULS or products[0].output is None:
         return False
-    hints = graph.hints
-
-    def elements(node: Node) -> int:
-        return value(product(node.output.shape), hints) if node.output is not None else 0
-
-    def stored(name: str) -> bool:
-        node = nodes[name]
-        if _operator(node.op) in FREE and node.args and isinstance(node.args[0], dict):
-            return stored(node.args[0]["ref"])
-        return node.op in ("input", "parameter", "buffer")
-
-    operands = [a["ref"] for a in products[0].args if isinstance(a, dict) and "ref" in a]
-    delivered = _references(graph.outputs)
-    least = elements(products[0])
-    return all(stored(name) for name in operands) and all(elements(nodes[name]) >= least for name in delivered)
+    if products[0].operator == "einsum" and not _sums_products(products[0].args[0]):
+        return False
+    operands = [_stored(graph, nodes, name) for name in references(products[0].args)]
+    tensors = {maker(nodes, name).name for name in references(products[0].args)}
+    # Parts of one tensor are different elements only where they are parts of one split.
+    if "" in (name for name, _ in operands) or len(set(operands)) < len(operands):
+        return False
+    if len(tensors) < len({name for name, _ in operands}):
+        return False
+    least = _elements(graph, products[0])
+    whole = needed_elements(graph, graph.hints)[products[0].name] == least
+    return whole and all(_elements(graph, nodes[name]) >= least for name in references(graph.outputs))
 
 
-def _operator(op: str) -> str:
-    return op.split(".")[1] if op.startswith("aten.") else ""
+def _stored(graph: LoweredGraph, nodes: Mapping[str, Node], name: str) -> tuple[str, int]:
+    """The stored tensor whose elements these are, each once at most, or a split of one and the part's number.
+
+    No name where they are computed or repeated.
+    """
+    node = nodes[name]
+    if node.is_memory:
+        return ("" if 0 in (node.strides or ()) else name), -1
+    viewed = nodes[references(node.args)[0]] if references(node.args) else node
+    if node.operator == "getitem" and viewed.operator in SPLITS:
+        return viewed.name if _stored(graph, nodes, references(viewed.args)[0])[0] else "", node.args[1]
+    if node.operator not in VIEWS | {"clone"} or _elements(graph, node) > _elements(graph, viewed):
+        return "", -1
+    return _stored(graph, nodes, viewed.name)
 
 
-def _references(outputs: Any) -> list[str]:
-    if isinstance(outputs, dict):
-        return [outputs["ref"]] if "ref" in outputs else [n for v in outputs.values() for n in _references(v)]
-    return [n for v in outputs for n in _references(v)] if isinstance(outputs, list | tuple) else []
+def _elements(graph: LoweredGraph, node: Node) -> int:
+    return value(product(node.output.shape), graph.hints) if node.output is not None else 0
+
+
+def _sums_products(equation: str) -> bool:
+    """Whether an einsum is a product of two matrices or batches of them: what it sums over is in both operands."""
+    sources, _, result = equation.replace(" ", "").partition("->")
+    operands = sources.split(",")
+    if len(operands) != 2 or any(len(set(labels)) < len(labels) for labels in operands):
+        return False
+    return all(label in result or all(label in labels for labels in operands) for label in {*sources} - {","})
 
 
 def _floor_ms(work: Work, device: DeviceSheet, irreducible: bool) -> float:
-    moved = work.read_bytes + max(0, work.write_bytes - device.l2_bytes)
+    moved = work.must_read_bytes + max(0, work.must_write_bytes - device.l2_bytes)
     seconds = moved / device.peak_bytes_per_s
     if irreducible:
         for dtype, flops in work.matmul_flops.items():

@@ -1,18 +1,18 @@
-"""How much work a reference is, whoever does it: bytes that must move and operations that must be done.
+"""How much work a reference is, whoever does it: bytes that move and operations that must be done.
 
-A lower bound for any correct program, read off the lowered graph without running it. The roofline divides it by the
-device's rates.
+Read off the lowered graph without running it; the roofline divides it by the device's rates. What a program needs to
+move as a rule is an estimate, for the speed of light; what it must move is a lower bound for any correct one.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from pydantic import Field
 
 from ..state.base import Record
-from ..state.lowered import LoweredGraph, Node, Value
+from ..state.lowered import LoweredGraph, Node, Value, references
 from ..state.sizes import Size, product, value
+from .needed import OVERLAYS, WRITES_BY_INDEX, is_causal, is_transposed, maker, needed_elements
 
 ELEMENT_BYTES = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4}
 ELEMENT_BYTES |= {"int64": 8, "float64": 8, "complex64": 8, "complex128": 16}
@@ -25,16 +25,22 @@ FREE |= frozenset(("full", "full_like", "zeros", "ones", "zeros_like", "ones_lik
 NARROWING = frozenset(("select", "slice", "split", "split_with_sizes", "unbind", "narrow"))
 # Operators that pick elements by data: how many distinct ones is not known, it may be a single one.
 PICKING = frozenset(("embedding", "index_select", "gather", "index", "take", "take_along_dim"))
+CONVOLUTIONS = frozenset(("convolution", *(f"conv{how}{n}d" for how in ("", "_transpose") for n in (1, 2, 3))))
+ATTENTION = "scaled_dot_product_attention"
 MATMULS = frozenset(("mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "dot", "mv", "addmv", "einsum"))
 
 
 class Work(Record):
-    """The least that must be done for one forward call."""
+    """What is done for one forward call."""
 
     read_bytes: int = Field(ge=0)
     """Every element of inputs, parameters and buffers that is used, once."""
     write_bytes: int = Field(ge=0)
     """Every element of the outputs, once; outputs that are views of inputs cost nothing."""
+    must_read_bytes: int = Field(default=0, ge=0)
+    """Every element of memory that no correct program can leave unread, whatever the data."""
+    must_write_bytes: int = Field(default=0, ge=0)
+    """Every element that no correct program can leave unwritten; results that share their elements count once."""
     matmul_flops: dict[str, float] = Field(default_factory=dict)
     """Two per multiply-add of products and convolutions as written, by operand dtype. Algebra may remove some."""
     other_flops: float = 0.0
@@ -55,7 +61,7 @@ class _Accounting:
         self.graph = graph
         self.hints = hints
         self.nodes = {node.name: node for node in graph.nodes}
-        self.delivered = dict.fromkeys([*_refs(graph.outputs), *graph.updates.values()])
+        self.delivered = dict.fromkeys([*references(graph.outputs), *graph.updates.values()])
         """Nodes whose values a call leaves behind, in results or in inputs changed in place."""
         self.live = self._live()
 
@@ -63,7 +69,7 @@ class _Accounting:
         flops: dict[str, float] = {}
         other = 0.0
         for node in self.graph.nodes:
-            if node.name not in self.live or _operator(node) in ("", *FREE):
+            if node.name not in self.live or node.operator in ("", *FREE):
                 continue
             dtype, amount = self._matmul(node)
             if dtype:
@@ -71,11 +77,35 @@ class _Accounting:
             else:
                 other += self._elements_touched(node)
         return Work(
-            read_bytes=sum(self._read(node) for node in self.graph.nodes if _is_memory(node)),
+            read_bytes=sum(self._read(node) for node in self.graph.nodes if node.is_memory),
             write_bytes=sum(self._written(name) for name in self.delivered),
+            must_read_bytes=self._must_read(),
+            must_write_bytes=self._must_write(),
             matmul_flops=flops,
             other_flops=other,
         )
+
+    def _must_read(self) -> int:
+        needed = needed_elements(self.graph, self.hints)
+        total = 0
+        for node in self.graph.nodes:
+            if node.is_memory and node.output is not None and needed[node.name]:
+                stored = needed[node.name] * self._distinct(node) / self._count(node.output.shape)
+                total += math.ceil(stored) * ELEMENT_BYTES.get(node.output.dtype, 1)
+        return total
+
+    def _must_write(self) -> int:
+        most: dict[str, int] = {}
+        for name in self.delivered:
+            made = maker(self.nodes, name)
+            written = self._written(name)
+            if made.operator in OVERLAYS and name in self.graph.updates.values():
+                placed = self._value(references(made.args)[1])
+                written = min(written, self._count(placed.shape) * ELEMENT_BYTES.get(placed.dtype, 1) if placed else 0)
+            elif made.operator in WRITES_BY_INDEX and name in self.graph.updates.values():
+                written = 0
+            most[made.name] = max(most.get(made.name, 0), written)
+        return sum(most.values())
 
     def _live(self) -> set[str]:
         found: set[str] = set()
@@ -84,19 +114,19 @@ class _Accounting:
             name = waiting.pop()
             if name not in found and name in self.nodes:
                 found.add(name)
-                waiting += _refs([*self.nodes[name].args, *self.nodes[name].kwargs.values()])
+                waiting += references([*self.nodes[name].args, *self.nodes[name].kwargs.values()])
         return found
 
     def _read(self, node: Node) -> int:
         """Elements used: all, unless every use is a view that narrows; expanded dimensions count once."""
         if node.name not in self.live or node.output is None:
             return 0
-        uses = [user for user in self.graph.nodes if user.name in self.live and node.name in _refs([*user.args])]
+        uses = [user for user in self.graph.nodes if user.name in self.live and node.name in references([*user.args])]
         returned = node.name in self.delivered
         if not uses and not returned:
             return 0
         elements = self._distinct(node)
-        if uses and not returned and all(_operator(user) in NARROWING | PICKING for user in uses):
+        if uses and not returned and all(user.operator in NARROWING | PICKING for user in uses):
             elements = min(elements, sum(self._narrowed(user, node) for user in uses))
         if returned and not uses:
             return 0
@@ -110,7 +140,7 @@ class _Accounting:
         return self._count(tuple(kept))
 
     def _narrowed(self, node: Node, read: Node) -> int:
-        if _operator(node) in PICKING:
+        if node.operator in PICKING:
             return 0 if node.args[0] == {"ref": read.name} else self._distinct(read)
         if node.output is not None:
             return self._count(node.output.shape)
@@ -122,34 +152,36 @@ class _Accounting:
         node = self.nodes[name]
         found = node.output
         fewest = self._count(found.shape) if found else 0
-        while _operator(node) in FREE - {"clone", "full", "arange"} and node.args and _refs([node.args[0]]):
-            node = self.nodes[_refs([node.args[0]])[0]]
+        while node.operator in FREE - {"clone", "full", "arange"} and node.args and references([node.args[0]]):
+            node = self.nodes[references([node.args[0]])[0]]
             fewest = min(fewest, self._count(node.output.shape)) if node.output else fewest
-        if _is_memory(node) or found is None:
+        if node.is_memory or found is None:
             return 0
         return fewest * ELEMENT_BYTES.get(found.dtype, 4)
 
     def _matmul(self, node: Node) -> tuple[str, float]:
-        name = _operator(node)
-        operands = [self._value(ref) for ref in _refs([*node.args])]
+        name = node.operator
+        operands = [self._value(ref) for ref in references([*node.args])]
         tensors = [v for v in operands if v is not None]
         if node.output is None or not tensors:
             return "", 0.0
         outputs = self._count(node.output.shape)
         if name in MATMULS:
             return tensors[-1].dtype if name != "linear" else tensors[0].dtype, 2.0 * outputs * self._inner(name, node)
-        if name in ("convolution", "conv1d", "conv2d", "conv3d"):
-            weight = tensors[1].shape
-            return tensors[1].dtype, 2.0 * outputs * self._count(weight[1:])
-        if name == "scaled_dot_product_attention":
+        if name in CONVOLUTIONS:
+            # A transposed one adds every element of its input, times a window, to its output.
+            places = self._count(tensors[0].shape) if is_transposed(node) else outputs
+            return tensors[1].dtype, 2.0 * places * self._count(tensors[1].shape[1:])
+        if name == ATTENTION:
             query, key, heads = tensors[0].shape, tensors[1].shape, tensors[2].shape
-            scores = self._count(query[:-1]) * self._count(key[-2:-1])
+            queries, keys = self._count(query[-2:-1]), self._count(key[-2:-1])
+            scores = self._count(query[:-2]) * _pairs(queries, keys, is_causal(node))
             return tensors[0].dtype, 2.0 * scores * (self._count(query[-1:]) + self._count(heads[-1:]))
         return "", 0.0
 
     def _inner(self, name: str, node: Node) -> int:
         """Length of the sum behind each output element."""
-        refs = _refs([*node.args])
+        refs = references([*node.args])
         first = self._value(refs[1 if name in ("addmm", "baddbmm", "addmv") else 0])
         if name != "einsum":
             return self._count(first.shape[-1:]) if first else 1
@@ -162,7 +194,7 @@ class _Accounting:
         return self._count(tuple(size for label, size in sizes.items() if label not in result))
 
     def _elements_touched(self, node: Node) -> float:
-        counts = [self._count(v.shape) for ref in _refs([*node.args]) if (v := self._value(ref)) is not None]
+        counts = [self._count(v.shape) for ref in references([*node.args]) if (v := self._value(ref)) is not None]
         if node.output is not None:
             counts.append(self._count(node.output.shape))
         return float(max(counts, default=0))
@@ -175,31 +207,12 @@ class _Accounting:
         return value(product(shape), self.hints) if shape else 1
 
 
-def _is_memory(node: Node) -> bool:
-    return node.op in ("input", "parameter", "buffer")
-
-
-def _operator(node: Node) -> str:
-    """`add` for `aten.add.Tensor`; empty for inputs and constants."""
-    if _is_memory(node) or node.op == "constant":
-        return ""
-    parts = node.op.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
-
-
-def _refs(structure: Any) -> list[str]:
-    return list(_walk(structure))
-
-
-def _walk(structure: Any) -> Iterator[str]:
-    if isinstance(structure, dict):
-        if isinstance(structure.get("ref"), str):
-            yield structure["ref"]
-        for part in structure.values():
-            yield from _walk(part)
-    elif isinstance(structure, (list, tuple)):
-        for part in structure:
-            yield from _walk(part)
+def _pairs(queries: int, keys: int, causal: bool) -> int:
+    """Keys that queries see, over all queries: of a causal attention each sees those up to its own number."""
+    if not causal:
+        return queries * keys
+    square = min(queries, keys)
+    return square * (square + 1) // 2 + (queries - square) * keys
 
 
 def gemm_ms(work: Work, flops_by_dtype: Mapping[str, float]) -> float:
