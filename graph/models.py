@@ -23,7 +23,7 @@ from ..sub_agents.models.protocol import Answer, Ask, BudgetSpent, ChatModel, Mo
 from ..sub_agents.models.settings import ModelSettings, need_client
 from ..sub_agents.models.store import AnswerStore, RecordedModel
 from ..sub_agents.models.team import ANSWERS_FILE, open_models
-from ..sub_agents.models.usage import total_cost, total_tokens
+from ..sub_agents.models.usage import money_spent, total_tokens
 from ..sub_agents.planning import Planner
 from ..sub_agents.writer import Writer
 from ..tools.harness import Harness
@@ -57,13 +57,12 @@ class WatchedModel:
 class Meter:
     """What planner and writers have spent together in this session, and why they can spend no more."""
 
-    def __init__(self, recorded: RecordedModel, watched: WatchedModel, context: Context) -> None:
+    def __init__(self, recorded: RecordedModel, watched: WatchedModel) -> None:
         self.recorded = recorded
         self._watched = watched
-        self._context = context
         entries = recorded.store.entries()
         self._tokens_before = total_tokens(entries)
-        self._money_before = total_cost(entries) or 0.0
+        self._money_before = money_spent(entries)
 
     @property
     def tokens_used(self) -> int:
@@ -71,7 +70,7 @@ class Meter:
 
     @property
     def money_used(self) -> float:
-        return (total_cost(self.recorded.store.entries()) or 0.0) - self._money_before
+        return money_spent(self.recorded.store.entries()) - self._money_before
 
     @property
     def stopped(self) -> str:
@@ -80,11 +79,9 @@ class Meter:
     @property
     def stop_reason(self) -> StopReason:
         """The stop rule that the models' end fires, empty while they can be asked."""
-        if isinstance(self._watched.stopped, QuotaExhausted):
-            return "quota_exhausted"
-        if self._watched.stopped is None:
-            return ""
-        return "budget_tokens" if self._context.tokens is not None else "budget_money"
+        if isinstance(self._watched.stopped, BudgetSpent):
+            return "budget_money" if self._watched.stopped.budget == "money" else "budget_tokens"
+        return "quota_exhausted" if self._watched.stopped is not None else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +138,7 @@ def staff(offline: Staff, place: Workplace) -> Staff:
     recorded = _recorded(place)
     watched = WatchedModel(recorded)
     planner = LlmPlanner(watched, offline.planner, lambda _: place.run.read_record("baselines", Baselines))
-    meter = Meter(recorded, watched, place.context)
+    meter = Meter(recorded, watched)
     return Staff(planner=planner, writers=_writers(kind, offline, place, watched), meter=meter)
 
 

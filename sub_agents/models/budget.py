@@ -5,7 +5,7 @@ import re
 import threading
 from dataclasses import dataclass
 
-from .protocol import BudgetSpent
+from .protocol import Budget, BudgetSpent
 from .settings import Price
 
 PIECES = re.compile(r"[A-Za-z]+|\s+|[^\sA-Za-z]")
@@ -61,7 +61,8 @@ class Ledger:
                 if room >= least and (room == output_tokens or not self._held):
                     break
                 if not self._held:
-                    raise BudgetSpent(self._why(prompt_tokens + least))
+                    short: Budget = "tokens" if self._token_room(prompt_tokens, output_tokens) < least else "money"
+                    raise BudgetSpent(self._why(short, prompt_tokens + least), short)
                 self._changed.wait()
             held = Hold(prompt_tokens, room, price.cost(prompt_tokens, room) if price else 0.0)
             self._held.append(held)
@@ -77,21 +78,24 @@ class Ledger:
 
     def _room(self, prompt_tokens: int, wanted: int, price: Price | None) -> int:
         """Output tokens that the budgets allow after this prompt, at most those wanted."""
-        room: float = wanted
-        if self._token_budget is not None:
-            held = sum(each.tokens for each in self._held)
-            room = min(room, self._token_budget - self._spent_tokens - held - prompt_tokens)
+        room: float = self._token_room(prompt_tokens, wanted)
         if self._money_budget is not None and price is not None:
             held_money = sum(each.cost for each in self._held)
             left = self._money_budget - self._spent_money - held_money - price.cost(prompt_tokens, 0)
             room = min(room, left / price.completion * 1e6 if price.completion else (wanted if left >= 0 else -1))
         return math.floor(room)
 
-    def _why(self, least: int) -> str:
+    def _token_room(self, prompt_tokens: int, wanted: int) -> int:
+        if self._token_budget is None:
+            return wanted
+        held = sum(each.tokens for each in self._held)
+        return min(wanted, self._token_budget - self._spent_tokens - held - prompt_tokens)
+
+    def _why(self, budget: Budget, least: int) -> str:
         spent = [f"{self._spent_tokens} of {self._token_budget} tokens"] if self._token_budget is not None else []
         if self._money_budget is not None:
             spent.append(f"{self._spent_money:.4g} of {self._money_budget:.4g} in money")
-        return f"{' and '.join(spent)} spent: another request may take {least} tokens; raise the budget to go on"
+        return f"{' and '.join(spent)} spent: another request may take {least} tokens; raise the budget of {budget} to go on"
 
 
 def most_tokens(text: str) -> int:

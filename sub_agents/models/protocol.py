@@ -17,6 +17,7 @@ from ...state.trajectory import Phase
 
 Role = Literal["planner", "triton_writer", "cuda_writer", "repairer"]
 Rung = Literal["json_schema", "tool_call", "json_mode", "text"]
+Budget = Literal["tokens", "money"]
 Finish = Literal["stop", "truncated", "refused", "tool_calls"]
 
 
@@ -33,6 +34,11 @@ class QuotaExhausted(ModelError):
 
 class BudgetSpent(ModelError):
     """What is left of the run's budget of tokens or money does not cover another answer."""
+
+    def __init__(self, text: str = "", budget: Budget = "tokens") -> None:
+        super().__init__(text)
+        self.budget: Budget = budget
+        """The one that is spent."""
 
 
 class EndpointFault(ModelError):
@@ -109,6 +115,11 @@ class Usage(Record):
     @property
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def known_cost(self) -> float | None:
+        """The cost; 0 where nothing was sent, which needs no price."""
+        return self.cost if self.requests or self.tokens else 0.0
 
 
 class Answer(Record):

@@ -21,8 +21,13 @@ def total_tokens(entries: Iterable[Entry]) -> int:
 
 def total_cost(entries: Iterable[Entry]) -> float | None:
     """Cost of all requests; None where that of one is unknown."""
-    costs = [entry.usage.cost for entry in entries]
+    costs = [entry.usage.known_cost for entry in entries]
     return None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None)
+
+
+def money_spent(entries: Iterable[Entry]) -> float:
+    """Cost of the requests whose cost is known: at least so much was spent."""
+    return sum(entry.usage.known_cost or 0.0 for entry in entries)
 
 
 def _row(key: tuple[str, str, str], group: list[Entry]) -> RoleSpending:

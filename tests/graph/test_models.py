@@ -157,7 +157,11 @@ class Refusing:
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(QuotaExhausted("no credit"), "quota_exhausted"), (BudgetSpent("all spent"), "budget_tokens")],
+    [
+        (QuotaExhausted("no credit"), "quota_exhausted"),
+        (BudgetSpent("all spent"), "budget_tokens"),
+        (BudgetSpent("all spent", "money"), "budget_money"),
+    ],
 )
 def test_without_quota_or_budget_the_search_ends_at_once_and_keeps_the_best(problem_file, error, reason):
     model = Refusing(error, [PLAN, said(64)])
@@ -237,3 +241,17 @@ def test_usage_of_a_model_that_counts_for_itself_is_taken_as_it_says(problem_fil
     result = run(problem_file, given(model=Counted([PLAN, said(64)])), width=1, budget=1)
     assert result.models.tokens == 2 * 1234
     assert result.models.cost == pytest.approx(1.0)
+
+
+def test_an_answer_of_unknown_cost_does_not_hide_what_the_others_cost(problem_file):
+    class Counted(WrittenModel):
+        def ask(self, ask):
+            cost = None if ask.role == "planner" else 0.5
+            usage = Usage(prompt_tokens=1000, completion_tokens=234, requests=1, cost=cost)
+            return super().ask(ask).model_copy(update={"usage": usage})
+
+    prices = {"m": {"prompt": 1.0, "completion": 1.0}}
+    given_prices = {"model": "m", "prices": prices, "money": 100.0}
+    result = run(problem_file, given(model=Counted([PLAN, said(64)])), width=1, budget=1, **given_prices)
+    assert next(rule for rule in result.stop_rules if rule.name == "budget_money").value == pytest.approx(0.5)
+    assert result.models.cost is None

@@ -74,7 +74,7 @@ def test_the_last_answer_gets_what_is_left_when_that_is_worth_it(desk, ask):
 def test_what_does_not_cover_a_prompt_is_not_asked(desk, ask):
     with ScriptedServer([say("fine")]) as server:
         made = desk(server, token_budget=900)
-        with pytest.raises(BudgetSpent, match="raise the budget") as raised:
+        with pytest.raises(BudgetSpent, match="raise the budget of tokens") as raised:
             made.team.ask(ask("x" * 1000))
     assert server.requests == []
     assert raised.value.usage.tokens == 0

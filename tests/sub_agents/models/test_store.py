@@ -13,11 +13,11 @@ from scripted_server.server import ScriptedServer, fail, say
 
 from warpsmith.state.errors import InvalidInput
 from warpsmith.sub_agents.models.endpoint import Surroundings
-from warpsmith.sub_agents.models.protocol import Answer, Ask, EndpointFault, Message, ModelError, Usage
+from warpsmith.sub_agents.models.protocol import Answer, Ask, BudgetSpent, EndpointFault, Message, ModelError, Usage
 from warpsmith.sub_agents.models.settings import ModelSettings
 from warpsmith.sub_agents.models.store import AnswerStore, RecordedModel
 from warpsmith.sub_agents.models.team import ANSWERS_FILE, open_models
-from warpsmith.sub_agents.models.usage import total_cost, total_tokens, usage_rows
+from warpsmith.sub_agents.models.usage import money_spent, total_cost, total_tokens, usage_rows
 
 
 def opened(server: ScriptedServer, run_dir, **settings) -> RecordedModel:
@@ -181,3 +181,16 @@ def test_usage_is_summed_by_role_phase_and_model(tmp_path, ask):
     assert rows[1].seconds > 0
     assert total_tokens(model.store.entries()) == model.ledger.spent_tokens == 124
     assert total_cost(model.store.entries()) is None
+    assert money_spent(model.store.entries()) == pytest.approx(96e-6)
+
+
+def test_what_was_never_sent_costs_nothing(tmp_path, ask):
+    prices = {"scripted": {"prompt": 1.0, "completion": 2.0}}
+    with ScriptedServer([say("abcd")]) as server:
+        model = opened(server, tmp_path, prices=prices, money_budget=0.004)
+        model.ask(ask(tag="1", max_output_tokens=1000))
+        with pytest.raises(BudgetSpent, match="raise the budget of money") as spent:
+            model.ask(ask("z" * 60_000, tag="2"))
+    assert spent.value.budget == "money"
+    assert [entry.outcome for entry in model.store.entries()] == ["answered", "failed"]
+    assert total_cost(model.store.entries()) == money_spent(model.store.entries()) == pytest.approx(32e-6)
