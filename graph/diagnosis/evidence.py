@@ -9,6 +9,7 @@ from ...state.plan import Plan
 from ...state.profile import KernelProfile, Profile
 from ...state.program import MatmulProgram
 from ...state.sizes import product, value
+from ...tools.kernel_names import base_name
 from . import counters
 
 _MAJOR_SHARE = 0.3
@@ -134,7 +135,7 @@ def gather(
     if kernels:
         return [
             Evidence(
-                call, _short(kernel.name), kernel.duration_ms, kernel.metrics, _resources_of(kernel.name, compiled)
+                call, base_name(kernel.name), kernel.duration_ms, kernel.metrics, _resources_of(kernel.name, compiled)
             )
             for kernel in _major_kernels(kernels)
         ]
@@ -171,13 +172,7 @@ def _major_kernels(kernels: Sequence[KernelProfile]) -> Iterator[KernelProfile]:
             yield max(group, key=lambda kernel: kernel.duration_ms)
 
 
-def _short(name: str) -> str:
-    """A kernel's name without return type, template arguments and parameters."""
-    words = name.split("(")[0].split("<")[0].split()
-    return words[-1] if words else ""
-
-
 def _resources_of(name: str, compiled: Sequence[KernelResources]) -> KernelResources | None:
-    short = _short(name)
-    found = [kernel for kernel in compiled if _short(kernel.name) == short]
+    short = base_name(name)
+    found = [kernel for kernel in compiled if base_name(kernel.name) == short]
     return found[0] if found else compiled[0] if len(compiled) == 1 else None
