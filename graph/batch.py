@@ -16,9 +16,9 @@ from ..state.errors import InvalidInput, WarpsmithError
 from ..state.scores import ProblemScore, fast_p
 from ..state.trajectory import BatchRow, Result
 from ..state.wording import counted
+from ..tools.line_file import append_line
 from .bench import Bench
 from .decisive import decisive
-from .run_directory import append_line
 from .services import Collaborators
 from .settings import check_settings, make_context
 

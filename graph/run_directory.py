@@ -1,7 +1,6 @@
 """The directory of one run: sources and evaluations by candidate id, records by name, so that state can hold ids."""
 
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,8 @@ from ..state.evaluation import Evaluation
 from ..state.problem import Problem
 from ..state.trajectory import Row
 from ..tools.file_lock import hold
-from ..tools.whole_file import naming, write_whole
+from ..tools.line_file import append_line
+from ..tools.whole_file import write_whole
 
 TRAJECTORY = "trajectory.jsonl"
 CHECKPOINT = "checkpoint.sqlite"
@@ -60,18 +60,6 @@ def latest_run_directory(out: Path, problem_file: Path) -> Path:
     if not runs:
         raise InvalidInput(f"{folder}: no run to resume; start one without --resume")
     return runs[-1].parent
-
-
-def append_line(path: Path, line: str) -> None:
-    """Appends a line that is on the disk when this returns; a half line that a killed process left is ended first."""
-    with naming(path), path.open("ab+") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size:
-            file.seek(size - 1)
-            line = line if file.read(1) == b"\n" else f"\n{line}"
-        file.write(f"{line}\n".encode())
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def parsed(file: Path, parse: Callable[[str], T]) -> T | None:

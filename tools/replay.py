@@ -22,9 +22,11 @@ from ..state.problem import Problem
 from ..state.profile import Profile
 from ..state.timing import Baselines
 from .harness import Harness
+from .line_file import append_line
 
 R = TypeVar("R", bound=Record)
 Key = tuple[str, ...]
+_START = '{"kind": "'
 
 
 class PlannerLike(Protocol):
@@ -42,7 +44,10 @@ class WriterLike(Protocol):
 
 
 class Recording:
-    """Answers by kind, problem and key. Reads the file at once; what is added is appended to it at once."""
+    """Answers by kind, problem and key. Reads the file at once; what is added is on the disk at once.
+
+    A half line that a killed process left is skipped; its answer is as if it had not been recorded.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,6 +56,8 @@ class Recording:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         for number, line in enumerate(lines, 1):
             try:
+                if _is_half(line):
+                    continue
                 entry = json.loads(line)
                 self._answers[entry["kind"], entry["problem"], tuple(entry["key"])] = entry["value"]
             except (ValueError, KeyError, TypeError) as error:
@@ -62,8 +69,7 @@ class Recording:
             if (kind, problem, key) in self._answers:
                 return
             self._answers[kind, problem, key] = value
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": kind, "problem": problem, "key": key, "value": value}) + "\n")
+            append_line(self.path, json.dumps({"kind": kind, "problem": problem, "key": key, "value": value}))
 
     def find(self, kind: str, problem: str, key: Key = ()) -> Any | None:
         return self._answers.get((kind, problem, key))
@@ -251,6 +257,17 @@ class ReplayWriter:
             ]
         candidates = [Candidate.model_validate(value) for value in known]
         return [candidate for candidate in candidates if candidate.id not in brief.tried][:n]
+
+
+def _is_half(line: str) -> bool:
+    """Whether a line is the beginning of an entry and no more, as a process leaves that is killed while it writes."""
+    if not line.startswith(_START[: len(line)]):
+        return False
+    try:
+        json.loads(line)
+    except ValueError:
+        return True
+    return False
 
 
 def _request(brief: Brief, n: int) -> Key:

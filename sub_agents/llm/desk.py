@@ -16,6 +16,7 @@ from ...state.brief import Brief
 from ...state.candidate import Language
 from ...state.problem import Problem
 from ...tools.harness import Harness
+from ...tools.line_file import append_line
 from ...tools.toolbox import Toolbox
 from ..answers.reading import Reading, Wanted, read_kernel
 from ..models.protocol import Answer, Ask, ChatModel, ModelError
@@ -67,8 +68,7 @@ class Journal:
         with self._lock:
             self._known[name] = text
             if self._path is not None:
-                with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"key": name, "text": text}) + "\n")
+                append_line(self._path, json.dumps({"key": name, "text": text}))
         return text
 
 

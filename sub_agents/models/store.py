@@ -5,7 +5,6 @@ session. A request is written before it is sent, so that one without an answer i
 """
 
 import json
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 
 from ...state.base import Record
 from ...state.errors import InvalidInput
+from ...tools.line_file import append_line
 from .budget import Ledger
 from .protocol import Answer, Ask, ChatModel, ModelError, Usage
 
@@ -82,19 +82,9 @@ class AnswerStore:
         entry = {"kind": kind, "key": place[0], "ordinal": place[1], **fields}
         line = json.dumps(entry, ensure_ascii=True)
         with self._lock:
-            self._append(line)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            append_line(self.path, line)
             self._apply(entry)
-
-    def _append(self, line: str) -> None:
-        """Ends a half line that a killed process left, then writes."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+") as file:
-            if file.seek(0, os.SEEK_END):
-                file.seek(-1, os.SEEK_END)
-                line = line if file.read(1) == b"\n" else f"\n{line}"
-            file.write(f"{line}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
 
     def _lines(self) -> list[str]:
         return self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []

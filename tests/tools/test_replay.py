@@ -113,8 +113,8 @@ def test_the_first_answer_stays(file, recording):
     assert len(recording.read_text().splitlines()) == 1
 
 
-def test_a_torn_recording_names_the_line(recording):
-    recording.write_text('{"kind": "notes", "problem": "", "key": [], "value": 1}\n{"kind": "no')
+def test_a_line_that_is_no_part_of_a_recording_is_named(recording):
+    recording.write_text('{"kind": "notes", "problem": "", "key": [], "value": 1}\n{"kind": "notes"}')
     with pytest.raises(InvalidInput, match="line 2"):
         ReplayHarness(recording)
 
