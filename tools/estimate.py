@@ -20,14 +20,20 @@ _FULL_BANDWIDTH_OCCUPANCY = 0.4
 """Share of resident warps from which streaming kernels reach copy bandwidth."""
 _SPILL_PENALTY = 1.5
 _REGISTERS_FOR_UNKNOWN = 32
+_UNKNOWN = 1e-9
+"""Share of the speed of light of what could not be traced whole: behind everything that was, yet better than nothing.
+
+Whose fault that is stays open: a candidate can end or deceive its compile worker.
+"""
 
 
 def estimate(compiled: "Compiled", bounds: dict[str, float], device: DeviceSheet) -> Estimate:
     """Estimated time of one call, and what share of it the speed of light would take."""
     sol_ms = max(bounds["sol_ms"], 1e-6)
     launches, library = compiled.launches, compiled.library
-    if not launches:
-        return Estimate(ms=2 * sol_ms, sol_fraction=0.5, basis="no launch could be traced")
+    if not launches or compiled.report.warnings:
+        why = "not every launch could be traced" if launches else "no launch could be traced"
+        return Estimate(ms=sol_ms / _UNKNOWN, sol_fraction=_UNKNOWN, basis=f"{why}: ranked last")
     total = sum(_LAUNCH_MS + call.tensor_bytes / device.copy_bytes_per_s * 1e3 for call in library)
     for launch in launches:
         moved_ms = launch.tensor_bytes / device.copy_bytes_per_s * 1e3

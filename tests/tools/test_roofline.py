@@ -138,7 +138,11 @@ def test_an_estimate_never_beats_the_speed_of_light():
     assert (found.ms, found.sol_fraction) == (0.5, 1.0)
 
 
-def test_without_a_traced_launch_an_estimate_is_poor_and_says_so():
-    found = estimate(compiled(), {"sol_ms": 0.5}, DEVICE)
-    assert (found.ms, found.sol_fraction) == (1.0, 0.5)
-    assert "no launch could be traced" in found.basis
+def test_what_could_not_be_traced_ranks_behind_everything_that_was():
+    slow = estimate(compiled(*[launch(blocks=1, spill_bytes=64)] * 9), {"sol_ms": 0.001}, DEVICE)
+    report = CompileReport(ok=True, seconds=0, warnings="not compiled ahead: FileNotFoundError")
+    failed = compiled(launch(tensor_bytes=8)).model_copy(update={"report": report})
+    for untraced, said in ((compiled(), "no launch"), (failed, "not every launch")):
+        found = estimate(untraced, {"sol_ms": 0.5}, DEVICE)
+        assert 0 < found.sol_fraction < slow.sol_fraction
+        assert said in found.basis
