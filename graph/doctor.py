@@ -108,10 +108,14 @@ def namespaces() -> Finding:
     tool = shutil.which("unshare")
     if tool is None:
         return Finding("namespaces", False, "no unshare", "install util-linux: candidates run less isolated")
-    answer = subprocess.run([tool, "-U", "-r", "-n", "true"], capture_output=True, text=True, timeout=20, check=False)
+    command, advice = [tool, "-U", "-r", "-n", "true"], "candidates run less isolated: allow user namespaces"
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except subprocess.TimeoutExpired:
+        return Finding("namespaces", False, "unshare does not end", advice)
     if answer.returncode == 0:
         return Finding("namespaces", True, "user and network")
-    return Finding("namespaces", False, answer.stderr.strip(), "candidates run less isolated: allow user namespaces")
+    return Finding("namespaces", False, answer.stderr.strip(), advice)
 
 
 def disk(out: Path) -> Finding:

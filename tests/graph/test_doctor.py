@@ -1,8 +1,11 @@
 """What the doctor sees without a worker."""
 
+import shutil
+import subprocess
+
 import pytest
 
-from warpsmith.graph.doctor import Finding, checks, disk, interpreter, package, program
+from warpsmith.graph.doctor import Finding, checks, disk, interpreter, namespaces, package, program
 
 
 def test_every_line_that_is_not_fine_says_what_to_do(tmp_path):
@@ -24,6 +27,15 @@ def test_what_is_optional_is_marked_apart_from_what_fails():
     assert Finding("x", False, "no").mark.strip() == "-"
     assert package("no-such-distribution", True, "install it").mark == "FAIL"
     assert program("no-such-program", "optional").fine is False
+
+
+def test_a_tool_that_does_not_end_is_a_line_of_the_doctors(monkeypatch):
+    def hangs(command, **settings):
+        raise subprocess.TimeoutExpired(command, settings["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", hangs)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert (namespaces().fine, namespaces().found) == (False, "unshare does not end")
 
 
 def test_the_disk_is_that_of_the_nearest_folder_that_exists(tmp_path):

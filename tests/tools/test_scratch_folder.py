@@ -1,8 +1,13 @@
 """Scratch folders that hostile code left behind: what is copied out of them, and that they can be removed."""
 
 import os
+import shutil
 import socket
+import subprocess
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from warpsmith.tools import scratch_folder
 
@@ -53,6 +58,17 @@ def test_a_locked_folder_is_removed(tmp_path: Path) -> None:
     (tmp_path / "a/locked").chmod(0)
     scratch_folder.remove(tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+def test_a_removal_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(command: list[str], **settings: Any) -> None:
+        raise subprocess.TimeoutExpired(command, settings["timeout"])
+
+    (tmp_path / "a").mkdir()
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(subprocess, "run", hangs)
+    scratch_folder.remove(tmp_path / "a")
+    assert (tmp_path / "a").exists()
 
 
 def test_source_is_never_written_through_a_link(tmp_path: Path) -> None:
