@@ -30,7 +30,10 @@ class OfflinePlanner:
         summary = f"{size}: {', '.join(step.name for step in kernels)}"
         if forward.uncovered:
             summary += f"; stays in PyTorch: {', '.join(forward.uncovered)}"
-        apart = plan_apart(graph, forward)
+        try:
+            apart = plan_apart(graph, forward)
+        except (Unplannable, Refused):
+            apart = None  # The plan in kernels of its own stands without the other.
         if apart is not None:
             summary += "; or with convolutions and attention by PyTorch's library or in parts"
         return Plan(summary=summary, strategies=strategies(forward, device, operators), forward=forward, apart=apart)

@@ -7,7 +7,9 @@ from warpsmith.state.device import DeviceSheet
 from warpsmith.state.lowered import LoweredGraph, Node, Value
 from warpsmith.state.problem import Problem, Workload
 from warpsmith.state.program import ForwardPlan
-from warpsmith.sub_agents.planner import OfflinePlanner
+from warpsmith.sub_agents.planner import OfflinePlanner, offline
+from warpsmith.sub_agents.planner.expansion import Unplannable
+from warpsmith.sub_agents.planner.layout import Refused
 from warpsmith.sub_agents.planner.strategies import matmul_flops, strategies, traffic_bytes
 
 H200 = DeviceSheet(
@@ -113,3 +115,14 @@ def test_without_programs_the_summary_says_why(graph: LoweredGraph, why: str) ->
     assert plan.forward is None
     assert why in plan.summary
     assert len(plan.strategies) == 2
+
+
+@pytest.mark.parametrize("error", [Unplannable("no place for it"), Refused("too many dimensions")])
+def test_a_plan_stands_without_the_one_in_parts(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(graph: LoweredGraph, forward: ForwardPlan) -> None:
+        raise error
+
+    monkeypatch.setattr(offline, "plan_apart", refuses)
+    graph = LoweredGraph(nodes=(X, call("a", "aten.relu.default", "x")), outputs={"ref": "a"})
+    plan = OfflinePlanner().plan(PROBLEM, graph, H200)
+    assert (plan.forward is not None, plan.apart) == (True, None)
