@@ -22,7 +22,7 @@ from .nested import run_inside
 from .prompts import render
 from .repairer import Failure, again, phase_of
 
-TEMPERATURES = {"explore": 0.9, "diversify": 1.0, "rewrite": 0.6, "tune": 0.4}
+TEMPERATURES = {"explore": 0.9, "diversify": 1.0, "rewrite": 0.6, "tune": 0.4, "fit": 0.4}
 """By directive, times the controller's own temperature."""
 HOTTEST = 1.5
 NOTE_LENGTH = 120

@@ -95,7 +95,8 @@ class Ledger:
         spent = [f"{self._spent_tokens} of {self._token_budget} tokens"] if self._token_budget is not None else []
         if self._money_budget is not None:
             spent.append(f"{self._spent_money:.4g} of {self._money_budget:.4g} in money")
-        return f"{' and '.join(spent)} spent: another request may take {least} tokens; raise the budget of {budget} to go on"
+        need = f"another request may take {least} tokens; raise the budget of {budget} to go on"
+        return f"{' and '.join(spent)} spent: {need}"
 
 
 def most_tokens(text: str) -> int:

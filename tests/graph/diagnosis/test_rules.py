@@ -204,7 +204,8 @@ def test_the_kernel_with_the_most_time_over_all_its_launches_is_looked_at() -> N
 def test_resources_are_found_by_the_name_that_a_profiler_prints(before: str) -> None:
     compiled = evaluation(resources("other", WIDE), resources("row_sum", NARROW))
     metrics = {**IDLE, LOADS: 2.0, STORES: 2.0}
-    printed = KernelProfile(name=f"void {before}row_sum<float, 4>(const float *)", duration_ms=1, share=1, metrics=metrics)
+    name = f"void {before}row_sum<float, 4>(const float *)"
+    printed = KernelProfile(name=name, duration_ms=1.0, share=1.0, metrics=metrics)
     found = diagnose(compiled, Profile(candidate="k", kernels=(printed,)), H200)
     assert (found.findings[0].kernel, found.bottleneck) == ("row_sum", "scalar_loads")
 

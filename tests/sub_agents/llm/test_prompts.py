@@ -1,13 +1,14 @@
 """Prompts as whole texts, and the rules that they follow."""
 
 import re
+from typing import get_args
 
 import pytest
 from jinja2 import UndefinedError
 from scripted.answers import kernel_source
 from scripted.collaborators import ScriptedHarness
 
-from warpsmith.state.brief import Scored
+from warpsmith.state.brief import Directive, Scored
 from warpsmith.state.candidate import make_candidate
 from warpsmith.state.evaluation import Status
 from warpsmith.state.experience import Change, Experience
@@ -21,6 +22,7 @@ from warpsmith.sub_agents.llm.briefing import (
     verdict_text,
     writer_sections,
 )
+from warpsmith.sub_agents.llm.conversation import TEMPERATURES
 from warpsmith.sub_agents.llm.prompts import FOLDER, render, version
 
 GRAPH = LoweredGraph(
@@ -166,11 +168,12 @@ def test_the_directive_follows_the_complexity(brief):
     assert "simplest correct structure" not in directive_text(brief, 0)
 
 
-@pytest.mark.parametrize("directive", ["explore", "diversify", "rewrite", "tune"])
+@pytest.mark.parametrize("directive", get_args(Directive))
 def test_every_directive_has_angles_that_differ(brief, directive):
     told = brief.model_copy(update={"directive": directive})
     angles = {directive_text(told, angle) for angle in range(8)}
     assert len(angles) >= 2
+    assert directive in TEMPERATURES
 
 
 def test_a_hidden_failure_is_told_by_its_class_alone(rich):
