@@ -8,13 +8,14 @@ element of that space: a load's stride is 0 along axes it is broadcast over, a s
 value along the reduced axes, and a store with stride 0 along the reduced axes is written once for each outer element.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from .base import Record
 from .lowered import Symbol, Value
-from .sizes import Size, product
+from .sizes import Size, product, value
 
 # Pointwise vocabulary, by number of operands. Both writers print all of it.
 # ruff: noqa: SIM905 - words read better than a column of quotes
@@ -226,6 +227,11 @@ class MatmulProgram(Record):
         """Values that the kernel reads, in order of first use."""
         factors = [operand.value for operand in self.operands]
         return tuple(dict.fromkeys([*factors, *(load.value for load in self.side_loads)]))
+
+    def flops(self, hints: Mapping[str, int]) -> float:
+        """Two for each multiply-add at the hinted sizes, those of the scores and of the second product among them."""
+        once = 2.0 * value(product((*self.space, self.k)), hints)
+        return once * (1 if self.also is None else 2) + (0.0 if self.scores is None else self.scores.flops(hints))
 
 
 Softmax.model_rebuild()

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from ..state.candidate import SlotValue
 from ..state.device import DeviceSheet
+from ..state.dtypes import BYTES
 from ..state.program import Load, LoopProgram, MatmulProgram, Operand, Store
 from ..state.sizes import product, value
 from . import slot_moves
@@ -19,7 +20,6 @@ from .slots import Setting, Slot
 
 Program = LoopProgram | MatmulProgram
 _T = TypeVar("_T")
-_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 HOPELESS = 1.6
 """How many times as long as the best estimate a choice may take before it is left to the very end."""
 SHAPING = 3
@@ -138,24 +138,23 @@ def _work(program: Program, hints: Mapping[str, int]) -> tuple[float, float]:
     if isinstance(program, MatmulProgram):
         k, n, m = (value(size, hints) for size in (program.k, program.n, program.m))
         batch = value(product(program.batch), hints)
-        flops = 2.0 * batch * m * n * k
+        flops = program.flops(hints)
         windows = program.b.windows
         right = k * n if windows is None else value(windows.elements, hints)
-        moved = batch * right * _BYTES.get(program.b.dtype, 4)
+        moved = batch * right * (1 if program.also is None else 2) * BYTES.get(program.b.dtype, 4)
         if program.scores is None:
-            moved += batch * m * k * _BYTES.get(program.a.dtype, 4)
+            moved += batch * m * k * BYTES.get(program.a.dtype, 4)
         else:
-            scored = _work(program.scores, hints)
-            moved, flops = moved + scored[0], flops + scored[1]
+            moved += _work(program.scores, hints)[0]
     else:
         points = value(product(program.space), hints)
         tables = program.tables.values()
-        moved = sum(min(value(t.extent, hints), points) * _BYTES.get(t.dtype, 1) for t in tables)
+        moved = sum(min(value(t.extent, hints), points) * BYTES.get(t.dtype, 1) for t in tables)
     for access in accesses:
         elements = 1
         for size, stride in zip(program.space, access.strides, strict=True):
             elements *= value(size, hints) if stride != 0 else 1
-        moved += elements * _BYTES.get(access.dtype, 1)
+        moved += elements * BYTES.get(access.dtype, 1)
     return moved, flops
 
 

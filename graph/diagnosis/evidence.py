@@ -8,7 +8,6 @@ from ...state.evaluation import Evaluation, KernelResources
 from ...state.plan import Plan
 from ...state.profile import KernelProfile, Profile
 from ...state.program import MatmulProgram
-from ...state.sizes import product, value
 from ...tools.kernel_names import base_name
 from . import counters
 
@@ -147,9 +146,7 @@ def product_flops(plan: Plan | None) -> float:
     forward = plan.forward if plan else None
     if forward is None:
         return 0.0
-    products = [step for step in forward.steps if isinstance(step, MatmulProgram)]
-    products += [step.scores for step in products if step.scores is not None]
-    return sum(2.0 * value(product([*step.space, step.k]), forward.hints) for step in products)
+    return sum(step.flops(forward.hints) for step in forward.steps if isinstance(step, MatmulProgram))
 
 
 def _uses_tensor_cores(kernels: Sequence[KernelProfile], compiled: Sequence[KernelResources]) -> bool | None:

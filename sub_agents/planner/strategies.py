@@ -59,13 +59,6 @@ def traffic_bytes(step: LoopProgram | MatmulProgram, plan: ForwardPlan) -> int:
     return total
 
 
-def matmul_flops(step: MatmulProgram, plan: ForwardPlan) -> float:
-    """Two per multiply-add."""
-    inner = 0.0 if step.scores is None else matmul_flops(step.scores, plan)
-    outer = (2.0 if step.also is None else 4.0) * value(product((*step.batch, step.m, step.n, step.k)), plan.hints)
-    return inner + outer
-
-
 def _fusion(plan: ForwardPlan, operators: int) -> Iterator[Strategy]:
     kernels = [s for s in plan.steps if isinstance(s, (LoopProgram, MatmulProgram))]
     if not kernels:
@@ -89,7 +82,7 @@ def _unfused_bytes(step: LoopProgram | MatmulProgram, plan: ForwardPlan) -> int:
 def _matmul(step: MatmulProgram, plan: ForwardPlan, device: DeviceSheet) -> Iterator[Strategy]:
     hints = plan.hints
     m, n = value(step.m, hints), value(step.n, hints)
-    flops = matmul_flops(step, plan)
+    flops = step.flops(hints)
     if step.body:
         epilogue = 2 * value(product(step.space), hints) * BITS.get(step.stores[0].dtype, 32) // 8
         ratio = 1 + epilogue * 1e3 / device.copy_bytes_per_s / max(_matmul_ms(step, flops, device), 1e-6)

@@ -259,5 +259,7 @@ def test_products_of_a_plan_are_counted_at_the_primary_sizes() -> None:
         inputs=(), values={}, steps=(step,), returns=None, symbols=(Symbol(name="s0", hint=16, input=0, dim=0),)
     )
     assert product_flops(Plan(summary="", strategies=(), forward=forward)) == 2.0 * 2 * 16 * 32 * 64
+    twice = forward.model_copy(update={"steps": (step.model_copy(update={"also": operand}),)})
+    assert product_flops(Plan(summary="", strategies=(), forward=twice)) == 2 * 2.0 * 2 * 16 * 32 * 64
     assert product_flops(Plan(summary="", strategies=())) == 0.0
     assert product_flops(None) == 0.0

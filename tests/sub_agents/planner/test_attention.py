@@ -18,7 +18,7 @@ from warpsmith.state.problem import Problem, Workload
 from warpsmith.state.program import ForwardPlan, MatmulProgram, Softmax, TorchStep
 from warpsmith.sub_agents.planner import OfflinePlanner, forward_plan
 from warpsmith.sub_agents.planner.batches import refined, split
-from warpsmith.sub_agents.planner.strategies import matmul_flops, traffic_bytes
+from warpsmith.sub_agents.planner.strategies import traffic_bytes
 from warpsmith.tools.worker.lowering import lower
 
 
@@ -219,7 +219,7 @@ def test_flops_are_of_both_products_and_bytes_of_what_lies_in_memory() -> None:
     plan = forward_plan(lowered("attended"))
     (step,) = plan.steps
     assert isinstance(step, MatmulProgram)
-    assert matmul_flops(step, plan) == 2 * 6 * 37 * 50 * (16 + 24)
+    assert step.flops(plan.hints) == 2 * 6 * 37 * 50 * (16 + 24)
     assert traffic_bytes(step, plan) == 4 * 6 * (37 * 16 + 50 * 16 + 50 * 24 + 37 * 24)
 
 
