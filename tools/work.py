@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from ..state.base import Record
+from ..state.dtypes import BYTES
 from ..state.lowered import LoweredGraph, Node, Value, references
 from ..state.sizes import Size, product, value
 from .needed import OVERLAYS, WRITES_BY_INDEX, is_causal, is_transposed, maker, needed_elements
-
-ELEMENT_BYTES = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4}
-ELEMENT_BYTES |= {"int64": 8, "float64": 8, "complex64": 8, "complex128": 16}
 
 # Operators that only rename elements or make constants.
 FREE = frozenset(("view", "reshape", "_unsafe_view", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze"))
@@ -91,7 +89,7 @@ class _Accounting:
         for node in self.graph.nodes:
             if node.is_memory and node.output is not None and needed[node.name]:
                 stored = needed[node.name] * self._distinct(node) / self._count(node.output.shape)
-                total += math.ceil(stored) * ELEMENT_BYTES.get(node.output.dtype, 1)
+                total += math.ceil(stored) * BYTES.get(node.output.dtype, 1)
         return total
 
     def _must_write(self) -> int:
@@ -101,7 +99,7 @@ class _Accounting:
             written = self._written(name)
             if made.operator in OVERLAYS and name in self.graph.updates.values():
                 placed = self._value(references(made.args)[1])
-                written = min(written, self._count(placed.shape) * ELEMENT_BYTES.get(placed.dtype, 1) if placed else 0)
+                written = min(written, self._count(placed.shape) * BYTES.get(placed.dtype, 1) if placed else 0)
             elif made.operator in WRITES_BY_INDEX and name in self.graph.updates.values():
                 written = 0
             most[made.name] = max(most.get(made.name, 0), written)
@@ -130,7 +128,7 @@ class _Accounting:
             elements = min(elements, sum(self._narrowed(user, node) for user in uses))
         if returned and not uses:
             return 0
-        return elements * ELEMENT_BYTES.get(node.output.dtype, 4)
+        return elements * BYTES.get(node.output.dtype, 4)
 
     def _distinct(self, node: Node) -> int:
         assert node.output is not None
@@ -157,7 +155,7 @@ class _Accounting:
             fewest = min(fewest, self._count(node.output.shape)) if node.output else fewest
         if node.is_memory or found is None:
             return 0
-        return fewest * ELEMENT_BYTES.get(found.dtype, 4)
+        return fewest * BYTES.get(found.dtype, 4)
 
     def _matmul(self, node: Node) -> tuple[str, float]:
         name = node.operator

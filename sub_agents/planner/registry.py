@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...state.dtypes import BYTES
 from .tensors import Graph, Literals, Tensor, Uncovered
 
 Expansion = Callable[["Operator"], "Tensor | tuple[Tensor, ...]"]
@@ -68,8 +69,7 @@ def is_float(dtype: str) -> bool:
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 DTYPES = (*FLOATS, *INTEGERS, "bool")
-BITS = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}
-BITS |= {"uint8": 8, "int8": 8, "int16": 16, "int32": 32, "int64": 64, "bool": 8}
+BITS = {dtype: 8 * BYTES[dtype] for dtype in DTYPES}
 
 
 def compute_dtype(dtype: str) -> str:

@@ -3,10 +3,10 @@
 from math import gcd
 
 from ...state.base import Record
+from ...state.dtypes import BYTES
 from ...state.program import MatmulProgram, WindowAxis
 from ...state.sizes import Size, product
 from ..slots import Setting
-from .matmul_program import BYTES
 from .triton_matmul_source import written_out
 
 ALONE = WindowAxis(taps=1, dilation=1, stride=1, padding=0, behind=0, places=1, length=1, walk=0)

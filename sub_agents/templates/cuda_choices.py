@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
+from ...state.dtypes import BYTES
 from ...state.program import Load, LoopProgram, Store
 from ...state.sizes import value
 from ..slots import Setting, Slot
 from .cuda_merges import find_merges
 from .cuda_render import specialise_slots
-from .cuda_types import BYTES, is_float
+from .cuda_types import is_float
 
 MOST_UNROLLED = 192
 """Elements of a thread for which code is laid out one by one, where only the compiler knows their number. Settings are

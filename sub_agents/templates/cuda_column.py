@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import factors, product
 from ..kernel_source import KernelSource
@@ -25,7 +26,7 @@ from .cuda_render import (
     wide_argument,
     width_lines,
 )
-from .cuda_types import BYTES, size_text
+from .cuda_types import size_text
 
 HELD_REGISTERS = 64
 FEW_REGISTERS = 32

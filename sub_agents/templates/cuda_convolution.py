@@ -12,6 +12,7 @@ from math import gcd
 from typing import Any
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import value
 from ..kernel_source import KernelSource
@@ -19,7 +20,7 @@ from ..slots import Setting, Slot
 from . import convolution_tile as tiles
 from .convolution_shape import Shape
 from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, rendered
-from .cuda_types import BYTES, STORAGE
+from .cuda_types import STORAGE
 from .matmul_program import epilogue_bytes_moved, epilogue_steps, extent, fold, symbols, tiled_dtype
 from .triton_matmul_source import Values, multiple_of, terms, wide_when, written_out
 

@@ -7,6 +7,7 @@ summed from zero for every eight of k. Tiles come by asynchronous copies of 4 to
 from typing import Any
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import product
 from ..kernel_source import KernelSource
@@ -21,7 +22,7 @@ from .cuda_matmul_source import (
     rendered,
     vector_line,
 )
-from .cuda_types import BYTES, STORAGE
+from .cuda_types import STORAGE
 from .matmul_program import Pace, extent, factor_dtype, fold, product_ms, products, symbols, worthwhile
 from .triton_matmul_operands import factors, vectors_possible
 from .triton_matmul_settings import best_tile

@@ -8,12 +8,13 @@ operands are first split into two fp16 planes with a power of two for each tile,
 from typing import Any
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram, Operand
 from ...state.sizes import product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, rendered
-from .cuda_types import BYTES, STORAGE
+from .cuda_types import STORAGE
 from .matmul_program import Pace, epilogue_share, extent, fold, operand_dtype, product_ms, symbols, worthwhile
 from .triton_matmul_operands import describable
 from .triton_matmul_settings import best_tile

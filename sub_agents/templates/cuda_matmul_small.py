@@ -8,6 +8,7 @@ constants of the compiled kernel. A call whose matrices are too large for that g
 from typing import Any
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
@@ -22,7 +23,7 @@ from .cuda_matmul_source import (
     rendered,
     vector_line,
 )
-from .matmul_program import BYTES, Extent, epilogue_bytes_moved, extent, fold, operand_dtype, symbols
+from .matmul_program import Extent, epilogue_bytes_moved, extent, fold, operand_dtype, symbols
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 
 MOST = 96

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from ...state.base import Record
+from ...state.dtypes import BYTES
 from ...state.program import Load, MatmulProgram, Operand, Store
 from ...state.sizes import Size, product
 from ..kernel_source import KernelSource
 from .cuda_expression import Printer, read
 from .cuda_render import Host, Kernel, kernel_text
-from .cuda_types import BYTES, STORAGE
+from .cuda_types import STORAGE
 from .matmul_program import symbols
 from .triton_expression import HALVES
 from .triton_matmul_source import environment, output_line, shape_source, terms, written_out

@@ -7,13 +7,14 @@ over blocks by a second kernel in a fixed order.
 from typing import Any
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import Size, product
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .cuda_expression import read
 from .cuda_matmul_source import Epilogue, Host, Kernel, cuda_source, epilogue, operand_steps, rendered, vector_line
-from .cuda_types import BYTES, STORAGE
+from .cuda_types import STORAGE
 from .matmul_program import extent, fold, operand_dtype, symbols
 from .triton_matmul_source import Values, contiguous_axis, terms, written_out
 from .triton_matvec import few_vectors, large_along_k, matrix_side, outer_size, vector_count, vector_slots

@@ -1,6 +1,7 @@
 """Fused pointwise chains: vectors of up to 16 bytes, several in flight a thread, one flat grid."""
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import product, value
 from ..kernel_source import KernelSource
@@ -24,7 +25,7 @@ from .cuda_render import (
     width_lines,
 )
 from .cuda_space import Access, Space, space_of, walk
-from .cuda_types import BYTES, size_text
+from .cuda_types import size_text
 
 GROUP = "points"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram
 from ...state.sizes import Size
 from ..kernel_source import KernelSource
@@ -15,7 +16,7 @@ from ..slots import Setting, Slot
 from .cuda_names import identifier, pointer_of
 from .cuda_prelude import prelude
 from .cuda_space import INT_LIMIT, Access, Space, narrow, reads_of, spans, symbols_of
-from .cuda_types import BYTES, STORAGE
+from .cuda_types import STORAGE
 
 Values = dict[str, tuple[tuple[int | str, ...], str]]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram
 from ...state.sizes import Size, factors, product, value
 from ..slots import Setting
@@ -16,7 +17,7 @@ from .cuda_partial import accumulate, results
 from .cuda_passes import Flow, Pass
 from .cuda_render import index_type, parameters, width_lines
 from .cuda_space import Access, Space, Walk, space_of, walk
-from .cuda_types import BYTES, STORAGE, size_text
+from .cuda_types import STORAGE, size_text
 
 ROWS, COLUMNS = "rows", "columns"
 BYTES_IN_FLIGHT = 40e3

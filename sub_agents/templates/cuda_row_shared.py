@@ -1,6 +1,7 @@
 """Reductions over rows that fit the shared memory of a block, or of a cluster of blocks: one read, one write."""
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import Size
 from ..kernel_source import KernelSource
@@ -31,7 +32,7 @@ from .cuda_render import (
 from .cuda_row import COLUMNS, ROWS, RowText, columns_contiguous, empty_rows, extents, held_bytes, row_flow, streamed
 from .cuda_row_tiles import Fetch, Hold, global_fetch, loads_of, tile_pass
 from .cuda_space import Access
-from .cuda_types import BYTES, STORAGE
+from .cuda_types import STORAGE
 
 HELD_KIB = (48, 72, 104, 144, 216)
 """Shared memory that a block may hold of its row: four, three, two and one block a processor of 228 KiB."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import Load, LoopProgram, MatmulProgram
 from ...state.sizes import factors, product, value
 from ..kernel_source import KernelSource
@@ -26,7 +27,7 @@ from .cuda_render import (
     wide_argument,
 )
 from .cuda_space import Access, Walk, space_of, walk
-from .cuda_types import BYTES, STORAGE, size_text
+from .cuda_types import STORAGE, size_text
 
 ROWS, HIGH, LOW = "rows", "high", "low"
 

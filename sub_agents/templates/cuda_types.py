@@ -18,19 +18,6 @@ STORAGE = {
 }
 """C++ type of one element in memory. `float16` and `bfloat16` are structs of the device prelude."""
 
-BYTES = {
-    "float64": 8,
-    "int64": 8,
-    "float32": 4,
-    "int32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
-
 _COMPUTE = {**STORAGE, "float16": "float", "bfloat16": "float", "bool": "bool", "index": "index_t"}
 _RANK = ("bool", "uint8", "int8", "int16", "int32", "index", "int64", "float16", "bfloat16", "float32", "float64")
 _INTEGER_RANGE = {"int64": 64, "int32": 32, "int16": 16, "int8": 8}

@@ -6,12 +6,13 @@ from typing import TypeVar
 
 from ...state.base import Record
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import Load, MatmulProgram, Operand, Store
 from ...state.sizes import Size, factors, product, value
 from ..slots import Setting
 from .triton_instructions import reached
 
-BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+FACTOR_DTYPES = ("float32", "float16", "bfloat16")
 """Operand types that tensor cores take, or that templates emulate on them."""
 
 Strided = Operand | Load | Store
@@ -123,7 +124,7 @@ def tiled_dtype(program: MatmulProgram) -> str | None:
     if program.a.softmax is not None:
         return None
     dtypes = {program.b.dtype, *(each.dtype for each in _also(program))}
-    return program.a.dtype if dtypes == {program.a.dtype} and program.a.dtype in BYTES else None
+    return program.a.dtype if dtypes == {program.a.dtype} and program.a.dtype in FACTOR_DTYPES else None
 
 
 def by_channel(program: MatmulProgram) -> bool:
@@ -158,7 +159,6 @@ def symbols(program: MatmulProgram) -> tuple[str, ...]:
 
 _STEPS = {"erf": 30, "gelu": 30, "tanh": 20, "exp": 8, "sigmoid": 12, "silu": 12, "log": 12, "pow": 30, "div": 8}
 """Instructions an element, roughly, of what is more than a few."""
-_STORED_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
 
 def epilogue_steps(program: MatmulProgram) -> int:
@@ -180,7 +180,7 @@ def epilogue_bytes_moved(program: MatmulProgram, hints: Mapping[str, int]) -> in
     for access in accesses:
         axes = zip(program.space, access.strides, strict=True)
         elements = prod(value(size, hints) for size, stride in axes if stride != 0)
-        moved += elements * _STORED_BYTES.get(access.dtype, 1)
+        moved += elements * BYTES.get(access.dtype, 1)
     return moved
 
 

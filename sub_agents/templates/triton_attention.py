@@ -6,12 +6,13 @@ shrink when a larger score comes.
 """
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import product, value
 from ..attention_tiles import fits_tiles
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, epilogue_bytes_moved, epilogue_steps
+from .matmul_program import epilogue_bytes_moved, epilogue_steps
 from .triton_expression import HALVES, Printer
 from .triton_matmul import dot_context
 from .triton_matmul_settings import PRECISION

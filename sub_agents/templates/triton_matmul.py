@@ -11,7 +11,7 @@ from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
 from .matmul_program import (
-    BYTES,
+    FACTOR_DTYPES,
     Extent,
     Pace,
     by_channel,
@@ -100,7 +100,7 @@ def dot_context(kind: str, prelude: Sequence[str]) -> dict[str, object]:
     return {
         "prelude": tuple(dict.fromkeys([*prelude, *([DEVICE_DOT[kind]] if special else [])])),
         "dot": f"device_dot_{kind}" if special else "tl.dot",
-        "precision": "" if special or kind in BYTES else f', input_precision="{kind}"',
+        "precision": "" if special or kind in FACTOR_DTYPES else f', input_precision="{kind}"',
     }
 
 

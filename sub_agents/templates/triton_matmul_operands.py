@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from ...state.dtypes import BYTES
 from ...state.program import MatmulProgram, Operand, Windows
 from ...state.sizes import Size, product, value
 from ..slots import Setting
-from .matmul_program import BYTES
 from .triton_matmul_source import (
     batch_indices,
     contiguous_axis,

@@ -1,9 +1,10 @@
 """Tile sizes, pipelines and resources of tiled matrix products: defaults, and what a setting takes."""
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import MatmulProgram
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Extent, epilogue_share, extent, products, tiled_dtype
+from .matmul_program import Extent, epilogue_share, extent, products, tiled_dtype
 from .triton_matmul_operands import descriptors_possible, vectors_possible
 
 PRECISION = Slot(

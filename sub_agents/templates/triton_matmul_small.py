@@ -5,10 +5,11 @@ too large for one tile goes to the tiled kernel.
 """
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Extent, epilogue_bytes_moved, extent, fold, operand_dtype
+from .matmul_program import Extent, epilogue_bytes_moved, extent, fold, operand_dtype
 from .triton_matmul import dot_context, tiled_context
 from .triton_matmul_settings import PRECISION
 from .triton_matmul_source import Pieces, Values, operand_pointers, pieces, rendered, written_out

@@ -5,11 +5,12 @@ error is below that of one running sum.
 """
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram, MatmulProgram
 from ...state.sizes import Size, value
 from ..kernel_source import KernelSource
 from ..slots import Setting, Slot
-from .matmul_program import BYTES, Extent, extent, fold, operand_dtype
+from .matmul_program import Extent, extent, fold, operand_dtype
 from .triton_matmul_source import Pieces, Values, batch_indices, pieces, plus, rendered, tile_terms, written_out
 
 MOST_VECTORS = 4

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import Load, LoopProgram, Store
 from ...state.sizes import product, value
 from . import triton_loop as loop
 from .triton_expression import Printer
 from .triton_instructions import ISSUE_RATE, LAUNCH_MS, reached, statement_cost
-from .triton_pointwise_tile import BYTES, is_transposed, numel_of, tile_of
+from .triton_pointwise_tile import is_transposed, numel_of, tile_of
 
 
 @dataclass(frozen=True)

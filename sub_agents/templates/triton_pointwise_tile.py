@@ -1,11 +1,10 @@
 """How a pointwise program is laid out in tiles: flat, or with a contiguous side for every operand."""
 
+from ...state.dtypes import BYTES
 from ...state.program import LoopProgram
 from ...state.sizes import product, value
 from . import triton_loop as loop
 from .triton_expression import HALVES, Printer
-
-BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
 
 def numel_of(program: LoopProgram, hints: dict[str, int]) -> int:

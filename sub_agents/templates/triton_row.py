@@ -7,6 +7,7 @@ from typing import Any
 
 from ...state.candidate import SlotValue
 from ...state.device import DeviceSheet
+from ...state.dtypes import BYTES
 from ...state.program import Load, LoopProgram, MatmulProgram
 from ...state.sizes import product, value
 from ..kernel_source import KernelSource
@@ -14,7 +15,7 @@ from ..slots import Setting, Slot
 from . import triton_loop as loop
 from .triton_expression import Printer
 from .triton_passes import Pass, RowSchedule, passes, row_printer, split_stores
-from .triton_pointwise_tile import BYTES, element_bytes, is_rounded
+from .triton_pointwise_tile import element_bytes, is_rounded
 from .triton_printable import printable
 from .triton_render import Values, cast_if_wide, host_context, render, specialise_slots, wide_on_host
 
