@@ -23,7 +23,17 @@ MAKERS = frozenset(("full_like", "zeros_like", "ones_like", "empty_like", "rand_
 MAKERS |= frozenset(("new_full", "new_zeros", "new_ones", "new_empty", "copy", "fill"))
 # Operators that pick elements of their first argument by data: how many distinct ones is not known.
 PICKING = frozenset(("embedding", "index_select", "gather", "index", "_unsafe_index", "take", "take_along_dim"))
-PICKING |= frozenset(("as_strided", "masked_select", "masked_scatter", "grid_sampler_2d", "grid_sampler_3d"))
+PICKING |= frozenset(
+    (
+        "_embedding_bag",
+        "_embedding_bag_forward_only",
+        "as_strided",
+        "masked_select",
+        "masked_scatter",
+        "grid_sampler_2d",
+        "grid_sampler_3d",
+    )
+)
 SPLITS = frozenset(("split", "split_with_sizes", "unbind"))
 OVERLAYS = frozenset(("slice_scatter", "select_scatter", "diagonal_scatter"))
 """Their second argument takes the place of a part of the first."""
@@ -131,6 +141,13 @@ class _Demand:
         slides = operator in _CONVOLUTIONS and not is_transposed(node) and position in (0, 1)
         if slides or operator in _POOLS:
             return self._window(node, name, position)
+        if operator == "unfold":
+            dim = node.args[1] % len(own)
+            windows = self._shape(node.name)[dim]
+            taps, step = self._number(node.args[2]) or 0, self._number(node.args[3]) or 1
+            return whole // max(own[dim], 1) * positions_read(own[dim], windows, taps, step, 0, 1)
+        if operator == "scaled_dot_product_attention" and position in (0, 1, 2) and _has_mask(node):
+            return 0  # It may hide any keys, and all but one from a query.
         if operator == "scaled_dot_product_attention" and position in (1, 2) and is_causal(node):
             queries = self._shape(references(node.args)[0])[-2]
             return whole // own[-2] * min(queries, own[-2]) if own[-2] else 0
@@ -204,6 +221,10 @@ def is_transposed(node: Node) -> bool:
 def is_causal(node: Node) -> bool:
     """Whether a scaled dot product attention hides later keys from a query."""
     return bool(node.kwargs.get("is_causal", node.args[5] if len(node.args) > 5 else False))
+
+
+def _has_mask(node: Node) -> bool:
+    return node.kwargs.get("attn_mask", node.args[3] if len(node.args) > 3 else None) is not None
 
 
 def _listed(given: Any, dims: int) -> tuple[Any, ...]:
