@@ -142,7 +142,7 @@ class _Demand:
         if slides or operator in _POOLS:
             return self._window(node, name, position)
         if operator == "unfold":
-            dim = node.args[1] % len(own)
+            dim = int(node.args[1]) % len(own)
             windows = self._shape(node.name)[dim]
             taps, step = self._number(node.args[2]) or 0, self._number(node.args[3]) or 1
             return whole // max(own[dim], 1) * positions_read(own[dim], windows, taps, step, 0, 1)

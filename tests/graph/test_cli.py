@@ -78,12 +78,12 @@ def test_bad_input_is_one_line_on_stderr_and_exit_2(warpsmith, recorded, tmp_pat
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "problem.py").write_text(SOURCE)
-    (tmp_path / "torn.jsonl").write_text('{"kind": \n')
+    (tmp_path / "other.jsonl").write_text('{"kind": "notes"}\n')
     for arguments, named in (
         (["optimize", "missing.py"], "missing.py: no such file"),
         (["optimize", "unknown.py", "--replay", recording], "unknown.py: not in the recording"),
         (["optimize", problem, "--replay", "none.jsonl"], "none.jsonl: no such recording"),
-        (["optimize", problem, "--replay", "torn.jsonl"], "torn.jsonl: line 1"),
+        (["optimize", problem, "--replay", "other.jsonl"], "other.jsonl: line 1"),
         (["optimize", problem, "--replay", recording, "--budget", "0"], "setting budget"),
         (["optimize", problem, "--replay", recording, "--out", "file"], "file"),
         (["optimize", problem, "--dry-run", "--require-gpu"], "exclude each other"),
