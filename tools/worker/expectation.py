@@ -130,13 +130,18 @@ def clone_nested(value: Any) -> Any:
 
 
 def expect(model: torch.nn.Module, inputs: list[Any], unit_in: float) -> Expectation:
-    """Runs reference and oracle on one draw. `unit_in` is the roundoff that the precision policy permits."""
+    """Runs reference and oracle on one draw. `unit_in` is the roundoff that the precision policy permits.
+
+    Raises oracle.NoAnswer.
+    """
     used = clone_nested(inputs)
     versions = [(each, _version(each)) for each in structure.flatten(used)[1]]
     result = model(*used)
     description, outputs = structure.flatten(result)
-    _, before = structure.flatten(inputs)
-    _, after = structure.flatten(used)
+    given, before = structure.flatten(inputs)
+    left, after = structure.flatten(used)
+    if not structure.same(given, left):
+        raise oracle.NoAnswer("forward adds to a list or dict of its inputs; only tensors in them may change")
     # By its version an input is written to on every draw, also where that changes no value, as a clamp may.
     written = [each is old and _version(each) != version for each, (old, version) in zip(after, versions, strict=True)]
     pairs = enumerate(zip(before, after, strict=True))
@@ -153,14 +158,16 @@ def expect(model: torch.nn.Module, inputs: list[Any], unit_in: float) -> Expecta
     _, moved = structure.flatten(nudged)
     moved_inputs = [structure.flatten(nudged_inputs)[1][i] for i in mutated]
     del nudged_inputs
-    if len(exact) != len(outputs):
-        raise RuntimeError("the oracle's output differs in structure from the reference's")
+    for others in (exact, moved):
+        oracle.hold_shapes(outputs, others)
     leaves = [_leaf(*group) for group in zip(outputs, exact, moved, strict=True)]
     leaves += [_leaf(*group) for group in zip(after, exact_inputs, moved_inputs, strict=True)]
     if any(not output.is_floating_point() for output in outputs):
         far, _, _ = oracle.run(model, _nudge(inputs, MAGNIFIED * unit_in))
         coarsest = _coarsest([*before, *model.parameters(), *model.buffers()])
-        for leaf, *others in zip(leaves, outputs, moved, structure.flatten(far)[1], strict=False):
+        shifted = structure.flatten(far)[1]
+        oracle.hold_shapes(outputs, shifted)
+        for leaf, *others in zip(leaves, outputs, moved, shifted, strict=False):
             _allow_integers(leaf, others, chosen, coarsest)
     return Expectation(description, leaves, mutated)
 
@@ -172,12 +179,15 @@ def _version(tensor: torch.Tensor) -> int:
 def expect_as(model: torch.nn.Module, inputs: list[Any], known: Expectation) -> Expectation | None:
     """The oracle's answer on another draw of the same kind, under the bounds of the known one: a fifth of the cost.
 
-    None where bounds belong to their own draw: integers, and outputs that are not finite everywhere. What fails here
-    has to be looked at with its own bounds.
+    None where bounds belong to their own draw: integers, outputs that are not finite everywhere, a reference that does
+    not run on it in float64. What fails here has to be looked at with its own bounds.
     """
     if any(leaf.excused is not None or not leaf.dtype.is_floating_point for leaf in known.leaves):
         return None
-    wide, _, wide_inputs = oracle.run(model, inputs)
+    try:
+        wide, _, wide_inputs = oracle.run(model, inputs)
+    except oracle.NoAnswer:
+        return None
     _, exact = structure.flatten(wide)
     after = structure.flatten(wide_inputs)[1]
     answers = [*exact, *(after[i] for i in known.mutated)]

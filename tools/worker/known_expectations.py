@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...state.problem import Workload
+from . import oracle
 from .expectation import Expectation, expect, rms
 
 if TYPE_CHECKING:
@@ -38,16 +39,22 @@ class KnownExpectations:
         return found
 
     def on(self, weights: str, inputs: list[Any]) -> Expectation:
-        """On any inputs. Where memory is short, what was kept for other candidates goes first."""
-        judge = self._judge
+        """On any inputs; where memory is short, what was kept for others goes first. Raises InvalidProblem."""
         try:
-            return expect(judge.models[weights], inputs, judge.unit_in)
+            return self._expect(weights, inputs)
         except torch.OutOfMemoryError:
             self.clear()
         # Not in the handler: what the failed attempt holds is let go with its exception.
         gc.collect()
         torch.cuda.empty_cache()
-        return expect(judge.models[weights], inputs, judge.unit_in)
+        return self._expect(weights, inputs)
+
+    def _expect(self, weights: str, inputs: list[Any]) -> Expectation:
+        judge = self._judge
+        try:
+            return expect(judge.models[weights], inputs, judge.unit_in)
+        except oracle.NoAnswer as error:
+            raise judge.module.fault(str(error)) from error
 
     def typical(self, like: Expectation, workload: Workload, kind: str, weights: str) -> list[float]:
         """For each leaf the rms of its bound over the first draws of a kind: those that change the same inputs."""

@@ -8,6 +8,7 @@ since it may be legally redundant.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,10 @@ _MOST_OPERATORS = 24
 Answer = Callable[[list[Any]], list[torch.Tensor]]
 
 
+class _Raised(Exception):
+    """The reference does not run on a mutant's inputs, or without one of its operators: no answer at all."""
+
+
 def surviving(judge: "Judge") -> tuple[list[str], list[str]]:
     """Names of mutants that no draw refuses: those that make the problem degenerate, and removed operators."""
     workload = judge.problem.smallest
@@ -41,7 +46,11 @@ def _passes(judge: "Judge", workload: Workload, answer: Answer) -> bool:
         expected = judge.expectation(workload, kind, 0, weights)
         inputs = judge.inputs(workload, kind, 0)
         judge.mutant_weights = weights
-        if not _accepted(answer(inputs), expected):
+        try:
+            outputs = answer(inputs)
+        except _Raised:
+            return False
+        if not _accepted(outputs, expected):
             return False
     return True
 
@@ -51,6 +60,8 @@ def _accepted(outputs: list[torch.Tensor], expected: Expectation) -> bool:
     if not leaves:
         # A reference that only changes its inputs: outputs say nothing.
         return False
+    if len(outputs) != len(leaves):
+        return False
     for actual, leaf in zip(outputs, leaves, strict=True):
         if actual.shape != leaf.shape or actual.dtype != leaf.dtype or not pool([check_leaf(actual, leaf)])[0]:
             return False
@@ -58,8 +69,17 @@ def _accepted(outputs: list[torch.Tensor], expected: Expectation) -> bool:
 
 
 def _run(judge: "Judge", inputs: list[Any]) -> list[torch.Tensor]:
-    """The reference's own output under the weights of the draw at hand."""
-    return structure.flatten(judge.models[judge.mutant_weights](*clone_nested(inputs)))[1]
+    """The reference's own output under the weights of the draw at hand. Raises _Raised."""
+    return structure.flatten(_called(judge.models[judge.mutant_weights], inputs))[1]
+
+
+def _called(model: torch.nn.Module, inputs: list[Any]) -> Any:
+    try:
+        return model(*clone_nested(inputs))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise _Raised from error
 
 
 def _mutants(judge: "Judge", workload: Workload) -> Iterator[tuple[str, Answer]]:
@@ -153,15 +173,17 @@ class _Skip(TorchDispatchMode):
         self.seen += 1
         if self.seen - 1 == self.skipped:
             self.name = func.name().removeprefix("aten::").split(".")[0]
-            return stand_in.clone()
+            # In the result's layout: what views it later was written for that one.
+            layout = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device=result.device)
+            return layout.copy_(stand_in)
         return result
 
 
 def _without_operators(judge: "Judge", workload: Workload) -> Iterator[tuple[str, Answer]]:
     model, inputs = judge.models["timed"], judge.inputs(workload, "problem", 0)
     for number in range(_MOST_OPERATORS):
-        with _Skip(number) as mode:
-            model(*clone_nested(inputs))
+        with _Skip(number) as mode, suppress(_Raised):
+            _called(model, inputs)
         if not mode.name:
             return
 

@@ -9,8 +9,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .problem_module import first_line
+
 _NARROW = (torch.float16, torch.bfloat16, torch.float32)
 _INDEX_OPS = ("aten::argmax", "aten::argmin", "aten::max.dim", "aten::min.dim")
+
+
+class NoAnswer(Exception):
+    """What a reference should answer cannot be said: the fault in one line, without the file's name."""
 
 
 class Chosen:
@@ -75,15 +81,31 @@ def _widen(value: Any) -> Any:
 def run(model: torch.nn.Module, arguments: list[Any]) -> tuple[Any, dict[int, Chosen], list[Any]]:
     """The reference's result in float64, the origins of index outputs, and the arguments after the call.
 
-    The caller's arguments and the model's weights stay as they are.
+    The caller's arguments and the model's weights stay as they are. Raises NoAnswer.
     """
     wide = [_copy_wide(a) for a in arguments]
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     weights = {name: _copy_wide(tensor) for name, tensor in state.items()}
     mode = Widen()
-    with torch.no_grad(), mode:
-        result = torch.func.functional_call(model, weights, tuple(wide))
+    try:
+        with torch.no_grad(), mode:
+            result = torch.func.functional_call(model, weights, tuple(wide))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        text = f"in float64 and without gradients, as its result is checked, forward raises {first_line(error)}"
+        raise NoAnswer(text) from error
     return result, mode.chosen, wide
+
+
+def hold_shapes(outputs: list[torch.Tensor], exact: list[torch.Tensor]) -> None:
+    """The reference's tensors and the oracle's must be alike, or there is nothing to compare. Raises NoAnswer."""
+    if len(outputs) != len(exact):
+        raise NoAnswer(f"forward returns {len(outputs)} tensors, and {len(exact)} in float64")
+    for output, wide in zip(outputs, exact, strict=True):
+        if output.shape != wide.shape:
+            text = f"the shape of forward's result hangs on rounding: {list(output.shape)}, or {list(wide.shape)}"
+            raise NoAnswer(f"{text} in float64; keep all elements, and set to zero those that are left out")
 
 
 def _copy_wide(value: Any) -> Any:

@@ -51,3 +51,14 @@ def test_a_redundant_operator_is_a_note_and_no_degeneracy(harness: LocalHarness,
 
 def test_a_single_number_is_not_its_own_mean_fill(harness: LocalHarness, tmp_path: Path) -> None:
     assert notes_on(harness, tmp_path, "return (x * x).mean()", "torch.randn(5, 64)") == ()
+
+
+def test_operators_of_which_views_are_taken_are_removed_in_their_layout(harness: LocalHarness, tmp_path: Path) -> None:
+    """As in attention: rows of a product that lie transposed are read as rows of heads."""
+    forward = "return torch.relu(x.transpose(0, 1)).add(1).transpose(0, 1).view(6, 5, 10)"
+    assert notes_on(harness, tmp_path, forward, "torch.randn(6, 50)") == ()
+
+
+def test_a_reference_that_does_not_run_on_a_mutants_inputs_refuses_it(harness: LocalHarness, tmp_path: Path) -> None:
+    forward = "return x / (x if bool((x != 0).all()) else [])[:, :1]"
+    assert notes_on(harness, tmp_path, forward, "torch.rand(6, 50) + 1") == ()
