@@ -1,5 +1,7 @@
 """Reads and lowers problem files, each in a fresh trusted worker that a deadline ends."""
 
+import re
+import tokenize
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from . import wire
 from .fork_server import ForkServer, Spawn
 from .judge_handle import checked
 
+_CODING = re.compile(r"(coding[:=]\s*)[-\w.]+")
 _DESCRIBE_S, _LOWER_S, _GENERATE_S = 60.0, 40.0, 120.0
 
 
@@ -24,10 +27,10 @@ class ProblemReader:
 
     def load(self, path: Path) -> Problem:
         try:
-            source = path.read_text(encoding="utf-8")
+            source = _read(path)
         except FileNotFoundError:
             raise InvalidProblem(f"{path}: no such file") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError, SyntaxError) as error:
             raise InvalidProblem(f"{path}: cannot be read: {error}") from error
         reply = self._ask_once("problem", {"op": "describe", "path": str(path), "source": source}, _DESCRIBE_S, path)
         problem = Problem.model_validate(reply["problem"])
@@ -90,3 +93,15 @@ class ProblemReader:
     def close(self) -> None:
         """Waits for what is being lowered and starts nothing more."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _read(path: Path) -> str:
+    """A file's text as Python reads it: without a byte order mark, in the encoding that its first lines name.
+
+    Text is kept as UTF-8 from here on, so that is what a line naming another says afterwards. Raises SyntaxError for
+    encodings that are none.
+    """
+    with tokenize.open(path) as file:
+        lines = file.readlines()
+    named = [_CODING.sub(r"\1utf-8", line) if line.lstrip().startswith("#") else line for line in lines[:2]]
+    return "".join(named + lines[2:])

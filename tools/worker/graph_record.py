@@ -116,7 +116,7 @@ class _Sizes:
         dimensions: set[tuple[int, int]] = set()
         for symbol in expression.free_symbols:
             if symbol not in self._sources:
-                return Unsupported(f"the size {expression} depends on data")
+                return Unsupported("a number read from data: a size or factor that only a tensor's values tell")
             dimensions |= self._sources[symbol]
         return Unwritable(str(expression), frozenset(dimensions))
 
@@ -332,11 +332,11 @@ class _Leaf:
 def _written(structure: Any) -> Any:
     if isinstance(structure, _Leaf):
         return structure.written_form
-    if type(structure) is tuple or type(structure).__module__ == "torch.return_types":
+    if isinstance(structure, tuple):  # named ones too, torch's own and the file's
         return {"tuple": [_written(part) for part in structure]}
     if type(structure) is list:
         return [_written(part) for part in structure]
-    if type(structure) is dict:
+    if isinstance(structure, dict):
         return {"dict": [[key, _written(part)] for key, part in structure.items()]}
     if structure is None:
         return None

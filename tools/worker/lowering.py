@@ -33,6 +33,8 @@ MAX_NODES = 3000
 FREEZES = 4
 """Exports tried with fewer and fewer free dimensions before all of them are frozen."""
 
+_READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")
+
 Dynamic = Mapping[int, Sequence[int]]
 """Input number to the dimensions of it that may vary."""
 
@@ -62,6 +64,8 @@ def lower(
     except Unsupported as error:
         return _unsupported(str(error))
     except Exception as error:  # noqa: BLE001 - whatever export raises is the model's to answer for
+        if type(error).__name__ in _READS_DATA:
+            return _unsupported("control flow on data: forward branches or loops on what a tensor holds")
         return _unsupported(f"torch.export failed: {first_line(error)}")
 
 

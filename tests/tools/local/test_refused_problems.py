@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from candidates.softmax import FORWARD
+from candidates.softmax import FORWARD, HEAD
 
 from warpsmith.state.candidate import make_candidate
 from warpsmith.state.errors import InvalidProblem
@@ -71,6 +71,21 @@ def test_a_missing_unreadable_or_binary_file_is_refused_in_one_line(harness: Loc
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidProblem, match="cannot be read"):
         harness.load(tmp_path / "binary.py")
+
+
+def test_a_file_is_read_in_the_encoding_that_python_reads_it_in(harness: LocalHarness, tmp_path: Path) -> None:
+    source = HEAD + FORWARD.format(forward="return x * 2  # größer", inputs="torch.randn(4)")
+    for name, content in {
+        "marked.py": b"\xef\xbb\xbf" + source.encode(),
+        "latin.py": b"# -*- coding: latin-1 -*-\n" + source.encode("latin-1"),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        problem = harness.load(tmp_path / name)
+        assert problem.source.endswith(source)
+        assert "latin" not in problem.source
+    (tmp_path / "none.py").write_bytes(b"# coding: no-such\n" + source.encode())
+    with pytest.raises(InvalidProblem, match="cannot be read: unknown encoding"):
+        harness.load(tmp_path / "none.py")
 
 
 def test_ranges_that_the_reference_does_not_answer_in_are_refused_in_one_line(

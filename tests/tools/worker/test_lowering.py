@@ -175,8 +175,8 @@ def many(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("function", "inputs", "why"),
     [
-        (branching, [draw(3, 4)], "data-dependent"),
-        (lambda self, x: x[x > 0], [draw(3, 4)], "depends on data"),
+        (branching, [draw(3, 4)], "control flow on data"),
+        (lambda self, x: x[x > 0], [draw(3, 4)], "a number read from data"),
         (lambda self, x: x[0] + x[1], [[draw(3), draw(3)]], "list, tuple or dict"),
         (lambda self, x: self.missing(x), [draw(3, 4)], "AttributeError"),
         (lambda self, x: {"a"}, [draw(3, 4)], "torch.export failed"),

@@ -134,7 +134,7 @@ def test_two_spellings_of_a_faulty_file_have_two_ids():
         (changed("return [torch.randn(rows, 3)]", "return {'x': torch.randn(3)}"), "must return a list"),
         (changed("[torch.randn(rows, 3)]", "[torch.randn(3, dtype=torch.complex64)]"), "complex64 is not supported"),
         (changed("[torch.randn(rows, 3)]", "[object()]"), "get_inputs: object is neither"),
-        (changed("[torch.randn(rows, 3)]", "[torch.zeros(3).to_sparse()]"), "get_inputs"),
+        (changed("[torch.randn(rows, 3)]", "[torch.zeros(3).to_sparse()]"), "get_inputs: a sparse tensor is not"),
         (changed("rows=4", "rows"), "get_inputs raises TypeError"),
         (changed("return [3]", "raise OSError('x')"), "get_init_inputs raises OSError: x"),
         (changed("return [3]", "return [torch.zeros(3)]"), "get_init_inputs gives tensors"),
@@ -149,7 +149,15 @@ def test_two_spellings_of_a_faulty_file_have_two_ids():
         (GOOD + "workloads = {'w': 3}\n", "workloads['w'] must be a dict"),
         (GOOD + "workloads = {'w': {'columns': 3}}\n", "workload 'w' passes 'columns'"),
         (GOOD + "workloads = {'w': {'rows': torch.float16}}\n", "workloads['w'] must be a dict of"),
-        (GOOD + "workloads = {'w': {'rows': 'many'}}\n", "get_inputs raises TypeError"),
+        (GOOD + "workloads = {'w': {'rows': 'many'}}\n", "get_inputs(rows='many') raises TypeError"),
+        (GOOD + "workloads = {'none': {'rows': 0}}\n", "workload 'none' is empty"),
+        (GOOD + "ranges = {'rows': (5, 9)}\n", "ranges['rows'] leave out 4, the default"),
+        (changed("return [3]", "return {'n': 3}"), "must return one list, Model's arguments by position"),
+        (changed("return [3]", "return [[], {'n': 3}]"), "must return one list, Model's arguments by position"),
+        (
+            changed("[torch.randn(rows, 3)]", "[__import__('collections').namedtuple('Pair', 'a b')(1, 2)]"),
+            "Pair is a named tuple; give a plain",
+        ),
         (GOOD + "ranges = {'rows': 3}\n", "ranges"),
         (GOOD + "ranges = {'rows': ('a', 'b')}\n", "ranges"),
         (GOOD + "ranges = {'columns': (1, 2)}\n", "ranges"),
@@ -163,6 +171,36 @@ def test_two_spellings_of_a_faulty_file_have_two_ids():
 )
 def test_a_fault_is_one_line_that_names_it(source, says):
     assert says in fault(source)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (changed("torch.randn(rows, 3)", "torch.randn(rows, 3).cuda()"), "get_inputs asks for a CUDA device"),
+        (changed("torch.randn(rows, 3)", "torch.randn(rows, 3, device='cuda')"), "get_inputs asks for a CUDA device"),
+        (changed("torch.ones(n)", "torch.ones(n).cuda()"), "Model(...) asks for a CUDA device"),
+        (GOOD + "torch.zeros(3).cuda()\n", "importing it asks for a CUDA device"),
+    ],
+)
+def test_a_file_that_wants_a_gpu_is_told_what_to_do_without_one(source, says):
+    text = fault(source)
+    assert says in text
+    assert text.endswith("leave the device out: the harness sets it")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.randn(rows, 3).to('cpu')",
+        "torch.randn(rows, 3) * torch.rand(1).item()",
+        "next(iter(torch.utils.data.DataLoader(torch.randn(9, 3), batch_size=rows, shuffle=True)))",
+        "torch.randn(int(torch.tensor(4)), 3)",
+    ],
+)
+def test_inputs_that_the_meta_device_cannot_make_are_described_on_the_cpu(made):
+    (workload,) = described(changed("torch.randn(rows, 3)", made)).workloads
+    assert workload.inputs == ({"shape": [4, 3], "dtype": "float32", "strides": [3, 1]},)
 
 
 def test_a_worker_answers_with_the_fault_as_data():
