@@ -15,6 +15,8 @@ import torch
 from . import structure
 
 KINDS = ("problem", "normal", "large", "tiny", "negative", "spike", "integers")
+ROLLED = "rolled"
+"""The problem's own numbers, each at another place: for problems whose `get_inputs` gives the same every time."""
 _LARGE = {torch.float16: 16.0}
 _TINY = 1e-3
 
@@ -42,6 +44,10 @@ def seed_all(rng_seed: int, device: torch.device) -> None:
 def fill(tensor: torch.Tensor, kind: str, generator: torch.Generator) -> None:
     """Overwrites a floating tensor in place with one draw of a kind other than `problem`."""
     dense = densest(tensor)
+    if kind == ROLLED:
+        by = int(torch.randint(0, max(1, dense.numel()), (1,), device=dense.device, generator=generator))
+        dense.copy_(dense.reshape(-1).roll(by).reshape(dense.shape))
+        return
     if kind == "integers":
         drawn = torch.randint(-4, 5, dense.shape, device=dense.device, generator=generator)
         dense.copy_(drawn)

@@ -38,7 +38,7 @@ from .baseline_side import BaselineSide
 from .bench import Bench, BenchPlan, Flush
 from .clock import Stopwatch
 from .context_switch import ContextSwitch
-from .expectation import Expectation
+from .expectation import Expectation, same_values
 from .known_expectations import KnownExpectations
 from .problem_module import ProblemModule
 
@@ -68,6 +68,7 @@ class Judge:
         self._benches: dict[tuple[str, str], Bench] = {}
         self._hidden: list[Workload] | None = None
         self._neighbours: list[Workload | None] = []
+        self._fixed: dict[str, bool] = {}
         self.mutant_weights = "timed"
         self.mappings: dict[str, dict[str, str]] = {}
         """Own weights to the reference's, by candidate: those that were judged."""
@@ -146,7 +147,15 @@ class Judge:
 
     def timed_inputs(self, workload: Workload, number: int) -> list[Any]:
         """Inputs of a timed call. None of a check: those the candidate saw, and answered."""
-        return self.inputs(workload, "problem", _TIMED_DRAWS + number)
+        kind = draws.ROLLED if self.draws_are_fixed(workload) else "problem"
+        return self.inputs(workload, kind, _TIMED_DRAWS + number)
+
+    def draws_are_fixed(self, workload: Workload) -> bool:
+        """Whether get_inputs gives the same numbers under every seed, since it sets its own."""
+        if workload.name not in self._fixed:
+            some, others = (structure.flatten(self.inputs(workload, "problem", n))[1] for n in (0, 1))
+            self._fixed[workload.name] = bool(some) and all(map(same_values, some, others))
+        return self._fixed[workload.name]
 
     def expectation(self, workload: Workload, kind: str, number: int, weights: str) -> Expectation:
         """Expected values of one draw, kept between candidates while memory allows."""

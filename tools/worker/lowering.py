@@ -65,7 +65,7 @@ def lower(
         return _unsupported(str(error))
     except Exception as error:  # noqa: BLE001 - whatever export raises is the model's to answer for
         if type(error).__name__ in _READS_DATA:
-            return _unsupported("control flow on data: forward branches or loops on what a tensor holds")
+            return _unsupported("control flow on data: forward branches, loops or picks a place by what a tensor holds")
         return _unsupported(f"torch.export failed: {first_line(error)}")
 
 

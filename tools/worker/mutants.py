@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _KINDS = ("problem", "normal", "spike", "negative")
 _MOST_OPERATORS = 24
+_COPIES = ("aten::clone", "aten::_unsafe_view")
+"""Operators that change the layout alone: without them nothing can change."""
 Answer = Callable[[list[Any]], list[torch.Tensor]]
 
 
@@ -162,7 +164,12 @@ class _Skip(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not isinstance(result, torch.Tensor) or not result.is_floating_point() or func.is_view:
+        if (
+            not isinstance(result, torch.Tensor)
+            or not result.is_floating_point()
+            or func.is_view
+            or func.name() in _COPIES
+        ):
             return result
         stand_in = next(
             (a for a in args if isinstance(a, torch.Tensor) and a.shape == result.shape and a.dtype == result.dtype),

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import mutants, structure
+from ...state.problem import Workload
+from . import mutants, repeatability, structure
 from .buffers import dtype_name
 from .expectation import clone_nested, same_values
 from .problem_module import DTYPES, first_line
@@ -19,13 +20,38 @@ def vet(judge: "Judge") -> list[str]:
     model, fault = judge.models["timed"], judge.module.fault
     first, second = (judge.inputs(workload, "problem", n) for n in (0, 1))
     _hold_draws(judge, first, second, judge.inputs(workload, "problem", 0))
-    before = _generator_states(judge.device)
+    notes = []
+    if judge.draws_are_fixed(workload):
+        notes.append("get_inputs gives the same numbers under every seed; timed calls get them in another order")
+        second = judge.inputs(workload, "normal", 0)
+    description, tensors = _first_answer(judge, workload, first)
+    _, other = structure.flatten(model(*clone_nested(second)))
+    again_description, again = structure.flatten(model(*clone_nested(first)))
+    if not structure.same(description, again_description):
+        raise fault("the reference gives another structure on the same inputs")
+    if not all(same_values(a, b) for a, b in zip(tensors, again, strict=True)):
+        repeatability.hold_repeatable(judge, first, second, [tensors, again])
+        notes.append("the reference is not bitwise reproducible on the same inputs")
+    unchanged = all(a.shape == b.shape and same_values(a, b) for a, b in zip(tensors, other, strict=True))
+    if unchanged and not _alike(first, second):
+        raise fault("the reference's output is constant: it does not depend on its inputs")
+    _allow_unseen_sizes(judge)
+    degenerate, redundant = mutants.surviving(judge)
+    notes += [f"degenerate: the mutant '{name}' passes every draw" for name in degenerate]
+    notes += [f"without {name} nothing changes" for name in redundant]
+    return notes
+
+
+def _first_answer(judge: "Judge", workload: Workload, inputs: list[Any]) -> tuple[Any, list[torch.Tensor]]:
+    """Structure and tensors of what forward returns. Raises InvalidProblem where nothing could be compared with it."""
+    fault = judge.module.fault
+    before = repeatability.generator_states(judge.device)
     try:
-        output = model(*clone_nested(first))
+        output = judge.models["timed"](*clone_nested(inputs))
     except Exception as error:
-        raise fault(f"forward raises {first_line(error)}") from error
-    if any(not torch.equal(a, b) for a, b in zip(before, _generator_states(judge.device), strict=True)):
-        raise fault("the reference draws random numbers; a random reference cannot be judged")
+        raise judge.module.raised("forward", error) from error
+    if before != repeatability.generator_states(judge.device):
+        raise fault(repeatability.drawing(judge.models["timed"]))
     try:
         description, tensors = structure.flatten(output)
     except structure.UnsupportedLeaf as error:
@@ -35,23 +61,18 @@ def vet(judge: "Judge") -> list[str]:
     for tensor in tensors:
         if dtype_name(tensor.dtype) not in DTYPES:
             raise fault(f"forward returns dtype {dtype_name(tensor.dtype)}, which is not supported")
-    floating = [t for t in tensors if t.is_floating_point()]
-    if floating and all(bool(t.isnan().all()) for t in floating if t.numel()):
+    if not any(t.numel() for t in tensors):
+        raise fault(f"forward's result is empty at workload {workload.name!r}: there is no element to compare")
+    floating = [t for t in tensors if t.is_floating_point() and t.numel()]
+    if floating and all(bool(t.isnan().all()) for t in floating):
         raise fault("the reference's output is NaN everywhere")
-    again_description, again = structure.flatten(model(*clone_nested(first)))
-    if not structure.same(description, again_description):
-        raise fault("the reference gives another structure on the same inputs")
-    notes = []
-    if not all(same_values(a, b) for a, b in zip(tensors, again, strict=True)):
-        notes.append("the reference is not bitwise reproducible on the same inputs")
-    _, other = structure.flatten(model(*clone_nested(second)))
-    if all(a.shape == b.shape and same_values(a, b) for a, b in zip(tensors, other, strict=True)):
-        raise fault("the reference's output is constant: it does not depend on its inputs")
-    _allow_unseen_sizes(judge)
-    degenerate, redundant = mutants.surviving(judge)
-    notes += [f"degenerate: the mutant '{name}' passes every draw" for name in degenerate]
-    notes += [f"without {name} nothing changes" for name in redundant]
-    return notes
+    return description, tensors
+
+
+def _alike(first: list[Any], second: list[Any]) -> bool:
+    """Whether two draws hold the same numbers; without a tensor there is nothing that could differ."""
+    some, others = (structure.flatten(inputs)[1] for inputs in (first, second))
+    return bool(some) and all(same_values(a, b) for a, b in zip(some, others, strict=True))
 
 
 def _hold_draws(judge: "Judge", first: list[Any], second: list[Any], again: list[Any]) -> None:
@@ -78,10 +99,3 @@ def _allow_unseen_sizes(judge: "Judge") -> None:
             sizes = ", ".join(f"{name}={workload.arguments[name]}" for name in judge.problem.ranges)
             text = f"forward raises at {sizes}, which ranges allow: {first_line(error)}; narrow the ranges"
             raise judge.module.fault(text) from error
-
-
-def _generator_states(device: torch.device) -> list[torch.Tensor]:
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        states.append(torch.cuda.get_rng_state(device))
-    return states

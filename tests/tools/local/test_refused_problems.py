@@ -17,6 +17,10 @@ from warpsmith.tools.local import LocalHarness
     [
         ("return nn.functional.dropout(x, 0.5)", "torch.randn(64)", "random"),
         ("return x + torch.randn(64)", "torch.randn(64)", "random"),
+        ("import random; return x * random.random()", "torch.randn(64)", "draws random numbers"),
+        ("import numpy; return x * numpy.random.rand()", "torch.randn(64)", "draws random numbers"),
+        ("import numpy; return x * numpy.random.default_rng().random()", "torch.randn(64)", "by more than rounding"),
+        ("return x[:0]", "torch.randn(64)", "forward's result is empty at workload 'default'"),
         ("return torch.zeros_like(x)", "torch.randn(64)", "constant"),
         ("return x * 0 + 1", "torch.rand(64)", "constant"),
         ("return x * float('nan')", "torch.randn(64)", "NaN"),
@@ -104,6 +108,76 @@ def test_ranges_that_the_reference_does_not_answer_in_are_refused_in_one_line(
         InvalidProblem, match=r"forward raises at rows=\d+, which ranges allow: ValueError: 24 rows only"
     ):
         harness.vet(problem)
+
+
+KEEPING = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {kept}
+    def forward(self, x):
+        {forward}
+def get_inputs():
+    return [torch.randn(8, 16)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "forward", "names"),
+    [
+        ("self.register_buffer('mean', torch.zeros(16))", "return x - self.mean.mul_(0.9).add_(x.mean(0))", "mean"),
+        ("self.register_buffer('ema', torch.zeros(16))", "self.ema = self.ema + x.mean(0); return x - self.ema", "ema"),
+        ("self.calls = 0", "self.calls += 1; return x * self.calls", "calls"),
+        ("self.seen = []", "self.seen.append(x.mean()); return x - torch.stack(self.seen).mean()", "seen"),
+        ("self.fc = nn.utils.spectral_norm(nn.Linear(16, 16))", "return self.fc(x)", "fc.weight_u, fc.weight_v"),
+    ],
+)
+def test_what_is_kept_between_calls_and_reaches_the_output_is_refused_by_name(
+    harness: LocalHarness, opened: Callable[[str], Problem], kept: str, forward: str, names: str
+) -> None:
+    with pytest.raises(InvalidProblem, match=f"^[^\n]*hangs on the calls before it, which change {names}; [^\n]*$"):
+        harness.vet(opened(KEEPING.format(kept=kept, forward=forward)))
+
+
+@pytest.mark.parametrize(
+    ("kept", "forward"),
+    [
+        ("self.norm = nn.BatchNorm1d(16)", "return self.norm(x)"),
+        ("self.fc = nn.utils.spectral_norm(nn.Linear(16, 16)); self.eval()", "return self.fc(x)"),
+        ("pass", "self.last = x; return torch.tanh(x)"),
+    ],
+)
+def test_what_is_kept_and_does_not_reach_the_output_is_judged(
+    harness: LocalHarness, opened: Callable[[str], Problem], kept: str, forward: str
+) -> None:
+    assert harness.vet(opened(KEEPING.format(kept=kept, forward=forward))) == ()
+
+
+def test_dropout_that_is_on_is_named(harness: LocalHarness, opened: Callable[[str], Problem]) -> None:
+    on = KEEPING.format(kept="self.drop = nn.Dropout(0.1)", forward="return self.drop(x)")
+    with pytest.raises(InvalidProblem, match=r"dropout is on in drop; call self\.eval\(\)"):
+        harness.vet(opened(on))
+    problem = opened(
+        on.replace("forward(self, x):", "forward(self, x):\n        x = x * 2").replace("0.1)", "0.1).eval()")
+    )
+    harness.vet(problem)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.manual_seed(42) and torch.randn(64)",
+        "torch.randn(64, generator=torch.Generator().manual_seed(0))",
+    ],
+)
+def test_inputs_that_are_the_same_every_time_are_judged_in_other_orders(
+    harness: LocalHarness, opened: Callable[[str], Problem], made: str
+) -> None:
+    problem = opened(FORWARD.format(forward="return torch.tanh(x)", inputs=made))
+    (note,) = harness.vet(problem)
+    assert note.startswith("get_inputs gives the same numbers under every seed")
+    with pytest.raises(InvalidProblem, match="constant"):
+        harness.vet(opened(FORWARD.format(forward="return x * 0 + 1", inputs=made)))
 
 
 DRAWN = """

@@ -123,13 +123,14 @@ def test_a_problem_without_ranges_has_no_hidden_workloads():
 
 def test_a_range_of_one_size_that_is_known_leaves_nothing_to_hide():
     source = SOURCE.replace('"rows": (1, 4100), "columns": (2, 300)', '"rows": (2, 2), "columns": (3, 3)')
+    source = source.replace("rows=4, columns=6", "rows=2, columns=3")
     module = ProblemModule(Path("p.py"), source)
     assert hidden.workloads(module.describe(), module, 7) == []
 
 
 def test_hidden_workloads_stay_small():
     source = SOURCE.replace('"rows": (1, 4100), "columns": (2, 300)', '"rows": (1000000, 2000000)')
-    source = source.replace("columns=6", "columns=600")
+    source = source.replace("rows=4, columns=6", "rows=1000000, columns=600")
     module = ProblemModule(Path("p.py"), source)
     assert all(w.input_bytes <= 1 << 28 for w in hidden.workloads(module.describe(), module, 7))
 
@@ -183,3 +184,12 @@ def test_a_seed_fixes_what_get_inputs_draws():
     first = torch.rand(3)
     draws.seed_all(5, CPU)
     assert torch.equal(first, torch.rand(3))
+
+
+def test_rolled_draws_keep_the_numbers_and_move_them() -> None:
+    """For problems whose get_inputs gives the same numbers under every seed."""
+    for tensor in (torch.arange(60.0).reshape(5, 12), torch.arange(60.0).reshape(5, 12).t()):
+        before = tensor.clone()
+        draws.fill(tensor, draws.ROLLED, torch.Generator().manual_seed(3))
+        assert not torch.equal(tensor, before)
+        assert torch.equal(tensor.flatten().sort().values, before.flatten().sort().values)
