@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..state.errors import InfraError, InvalidProblem
 from ..state.problem import Problem, Workload
 from .fork_server import ForkServer
 from .judge_handle import JudgeHandle
@@ -55,6 +56,17 @@ class Judges:
         if problem.id in self._with_baselines:
             self._tell_baselines(problem, judge)
         return judge
+
+    def vet(self, problem: Problem) -> tuple[str, ...]:
+        """Notes on a problem. Raises InvalidProblem, also where its forward ends the judge's process, or InfraError."""
+        judge = self.of(problem)
+        try:
+            return tuple(judge.ask("vet", OPEN_S)["notes"])
+        except InfraError as error:
+            if judge.alive:
+                raise
+            text = f"the process that ran forward died or did not end within {OPEN_S:.0f} s"
+            raise InvalidProblem(f"{problem.path}: {text} ({error.__cause__}); it must not exit or hang") from error
 
     def renew(self, problem: Problem) -> None:
         """Has a judge draw anew whatever it drew."""

@@ -28,7 +28,7 @@ from .file_lock import hold
 from .fork_server import Spawn
 from .harness import Harness
 from .harness_settings import HarnessSettings
-from .judges import BASELINE_S, OPEN_S, JudgePlan, Judges
+from .judges import BASELINE_S, JudgePlan, Judges
 from .outside import Outside
 from .problem_reader import ProblemReader
 from .screen import screen
@@ -155,7 +155,7 @@ class LocalHarness:
     def vet(self, problem: Problem) -> tuple[str, ...]:
         with self._gpu_lock:
             if problem.id not in self._vetted:
-                self._vetted[problem.id] = tuple(self.judges.of(problem).ask("vet", OPEN_S)["notes"])
+                self._vetted[problem.id] = self.judges.vet(problem)
             return self._vetted[problem.id]
 
     def lower(self, problem: Problem) -> LoweredGraph:

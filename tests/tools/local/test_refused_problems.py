@@ -30,6 +30,7 @@ from warpsmith.tools.local import LocalHarness
         ("raise ValueError('a\\nb')", "torch.randn(64)", "forward raises ValueError: a"),
         ("return x @ x", "torch.randn(64, 3)", "forward raises RuntimeError"),
         ("return torch.fft.fft(x)", "torch.randn(64)", "complex64"),
+        ("import os; os._exit(3)", "torch.randn(64)", "the process that ran forward died"),
         ("x.append(x[0] * 2); return torch.stack(x).sum(0)", "[torch.randn(64)]", "forward adds to a list or dict"),
         ("return x[x * 0 + 0.1 + 0.2 == x * 0 + 0.3]", "torch.randn(64)", "hangs on rounding"),
         ("return x + (1 if (x + 1).dtype != torch.float64 else [])", "torch.randn(64)", "in float64 and without grad"),
