@@ -5,7 +5,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ..state.trajectory import Result
-from ..state.wording import counted
+from ..state.wording import NOT_COMPARED, counted
 from .evidence_lines import evidence_lines
 from .plot import trajectory_plot
 from .spending import spending_lines
@@ -27,4 +27,4 @@ def render_html(result: Result, source: str) -> str:
     evidence = list(evidence_lines(result.evidence)) if result.evidence else []
     template = environment.get_template(TEMPLATE)
     shown = {"plot": plot, "source": source, "models_lines": models_lines, "evidence_lines": evidence}
-    return template.render(result=result, **shown)
+    return template.render(result=result, not_compared=NOT_COMPARED, **shown)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..state.trajectory import BatchRow, Result
-from ..state.wording import counted, estimated
+from ..state.wording import NOT_COMPARED, counted, estimated
 from .batch import BatchResult
 from .spending import spending_lines
 
@@ -82,8 +82,9 @@ def summary_lines(result: Result) -> list[str]:
         head += f"{result.speedup:.3g}x over the best baseline, {result.ms:.4g} ms"
         if result.sol_fraction is not None:
             head += f", {result.sol_fraction:.0%} of the speed of light"
+    compared = [] if result.compared else [f"  {NOT_COMPARED}"]
     paths = [f"  {result.best_path}", f"  {Path(result.run_dir) / 'report.html'}"]
-    return [head, f"  {tail}", *models_lines(result), *paths]
+    return [head, *compared, f"  {tail}", *models_lines(result), *paths]
 
 
 def models_lines(result: Result) -> list[str]:

@@ -190,6 +190,11 @@ class Result(Record):
     warpsmith_version: str = ""
     settings: dict[str, object] = Field(default_factory=dict)
 
+    @property
+    def compared(self) -> bool:
+        """Whether the best ran at all: a dry run compiles CUDA C++ only."""
+        return not (self.dry_run and self.language == "cuda")
+
 
 class BatchRow(Record):
     """One line of `results.jsonl`."""

@@ -1,5 +1,7 @@
 """How counts and estimates read in lines for people."""
 
+NOT_COMPARED = "only compiled, never compared with the reference: CUDA C++ does not run without a GPU"
+
 
 def counted(count: int, noun: str, plural: str = "") -> str:
     """The count with its noun: `1 kernel`, `2 kernels`; `plural` where an s alone does not make it."""

@@ -166,6 +166,7 @@ def test_a_dry_run_keeps_the_best_estimate_and_calls_it_estimated(problem_file, 
     assert result.estimated_sol_fraction == pytest.approx(2.2 * 1.05**3)
     html = (Path(result.run_dir) / "report.html").read_text()
     assert "Estimated, untimed" in html
+    assert ("only compiled, never compared" in html) == (result.language == "cuda")
     table = html.partition("~speed of light")[2].partition("<h2>")[0]
     assert "%" in table
     assert "×" not in table  # A fraction of a bound is no speedup.

@@ -39,3 +39,4 @@ def test_a_dry_run_says_so_from_the_start(problem_file, tmp_path, given):
     _, printed = watch(problem_file, tmp_path, given(harness=ScriptedHarness(dry=True)), budget=4)
     assert "dry run: estimated, untimed" in printed
     assert "an estimated 185% of the speed of light (dry run: untimed)" in printed
+    assert ("CUDA C++ does not run without a GPU" in printed) == ("cuda kernel" in printed)
