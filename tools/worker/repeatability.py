@@ -66,6 +66,8 @@ def _hold_state(judge: "Judge", inputs: list[Any], others: list[Any]) -> None:
     """What is kept between calls must not reach the output: of candidates and reference each is called at other times,
     and as often as the harness likes. Raises InvalidProblem.
     """
+    if not _room_for_two(judge):
+        return
     called, fresh = (judge.module.model(judge.device, judge.model_seed) for _ in range(2))
     first, _, later = (_answer(called, each) for each in (inputs, others, inputs))
     if not _same(first, _answer(fresh, inputs)) or _same(first, later):
@@ -75,6 +77,14 @@ def _hold_state(judge: "Judge", inputs: list[Any], others: list[Any]) -> None:
         f"what forward returns hangs on the calls before it, which change {names}; compute it from inputs and weights"
         " alone, or call self.eval() at the end of Model's constructor where that keeps it"
     )
+
+
+def _room_for_two(judge: "Judge") -> bool:
+    """Whether two more models fit. Where they do not, what strays by more than rounding is still refused."""
+    if judge.device.type != "cuda":
+        return True
+    free_bytes, _ = torch.cuda.mem_get_info(judge.device)
+    return 4 * sum(tensor.nbytes for tensor in judge.models["timed"].state_dict().values()) < free_bytes
 
 
 def _answer(model: nn.Module, inputs: list[Any]) -> list[torch.Tensor]:
