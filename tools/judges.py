@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..state.errors import InfraError, InvalidProblem
+from ..state.errors import InfraError
 from ..state.problem import Problem, Workload
 from .fork_server import ForkServer
 from .judge_handle import JudgeHandle
@@ -58,15 +58,18 @@ class Judges:
         return judge
 
     def vet(self, problem: Problem) -> tuple[str, ...]:
-        """Notes on a problem. Raises InvalidProblem, also where its forward ends the judge's process, or InfraError."""
+        """Notes on a problem. Raises InvalidProblem or InfraError."""
         judge = self.of(problem)
         try:
             return tuple(judge.ask("vet", OPEN_S)["notes"])
         except InfraError as error:
             if judge.alive:
                 raise
-            text = f"the process that ran forward died or did not end within {OPEN_S:.0f} s"
-            raise InvalidProblem(f"{problem.path}: {text} ({error.__cause__}); it must not exit or hang") from error
+            # Whose fault that is cannot be seen from here: a device that fails ends the process as `os._exit` does.
+            text = f"the process that ran forward died or did not end within {OPEN_S:.0f} s ({error.__cause__})"
+            raise InfraError(
+                f"{problem.path}: {text}; see that forward neither exits nor hangs, then try again"
+            ) from error
 
     def renew(self, problem: Problem) -> None:
         """Has a judge draw anew whatever it drew."""

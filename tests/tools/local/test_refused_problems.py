@@ -7,7 +7,7 @@ import pytest
 from candidates.softmax import FORWARD, HEAD
 
 from warpsmith.state.candidate import make_candidate
-from warpsmith.state.errors import InvalidProblem
+from warpsmith.state.errors import InfraError, InvalidProblem
 from warpsmith.state.problem import Problem
 from warpsmith.tools.local import LocalHarness
 
@@ -30,7 +30,6 @@ from warpsmith.tools.local import LocalHarness
         ("raise ValueError('a\\nb')", "torch.randn(64)", "forward raises ValueError: a"),
         ("return x @ x", "torch.randn(64, 3)", "forward raises RuntimeError"),
         ("return torch.fft.fft(x)", "torch.randn(64)", "complex64"),
-        ("import os; os._exit(3)", "torch.randn(64)", "the process that ran forward died"),
         ("x.append(x[0] * 2); return torch.stack(x).sum(0)", "[torch.randn(64)]", "forward adds to a list or dict"),
         ("return x[x * 0 + 0.1 + 0.2 == x * 0 + 0.3]", "torch.randn(64)", "hangs on rounding"),
         ("return x + (1 if (x + 1).dtype != torch.float64 else [])", "torch.randn(64)", "in float64 and without grad"),
@@ -45,6 +44,18 @@ def test_a_problem_that_cannot_be_judged_is_refused_in_one_line(
     text = str(caught.value)
     assert text.startswith(f"{problem.path}: ")
     assert says in text
+    assert "\n" not in text
+
+
+def test_a_forward_that_ends_its_process_is_named_and_nobody_is_blamed(
+    harness: LocalHarness, opened: Callable[[str], Problem]
+) -> None:
+    """A device that fails looks the same from outside."""
+    problem = opened(FORWARD.format(forward="import os; os._exit(3)", inputs="torch.randn(64)"))
+    with pytest.raises(InfraError) as caught:
+        harness.vet(problem)
+    text = str(caught.value)
+    assert text.startswith(f"{problem.path}: the process that ran forward died")
     assert "\n" not in text
 
 
