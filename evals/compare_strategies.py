@@ -22,10 +22,10 @@ from ..state.base import Record
 from ..state.channels import Context
 from ..state.errors import InvalidInput, WarpsmithError
 from ..state.wording import counted
+from ..tools.whole_file import write_whole
 from . import provenance
 from .replay_grid import GRID_DIR, Grid, load_grids
 from .replay_search import Curve, searches
-from .result_file import write_whole
 from .search_plot import plot_svg
 
 BUDGETS = (20, 50)

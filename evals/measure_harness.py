@@ -28,10 +28,10 @@ from ..state.errors import InfraError, WarpsmithError
 from ..state.evaluation import Evaluation, Status
 from ..state.problem import Problem
 from ..tools.harness import Harness
+from ..tools.whole_file import write_whole
 from . import provenance
 from .bench_command import say
 from .museum_report import Row
-from .result_file import write_whole
 from .suite import select
 
 LANGUAGES: tuple[Language, ...] = ("triton", "cuda")

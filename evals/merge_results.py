@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from ..state.errors import InvalidInput
 from ..state.timing import Baselines
 from ..state.wording import counted
+from ..tools.whole_file import write_whole
 from .bench_command import say
-from .result_file import write_whole
 from .suite_report import load, save
 from .suite_tables import suite_lines
 

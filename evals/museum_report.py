@@ -14,8 +14,9 @@ from ..state.base import Record
 from ..state.errors import InvalidInput
 from ..state.evaluation import Evaluation, Status
 from ..state.wording import counted
+from ..tools.whole_file import write_whole
 from .exhibits import Exhibit
-from .result_file import commands, locked, write_whole
+from .result_file import commands, locked
 
 CRASHED = "crashed"
 """Stands for a status where the harness itself raised: nobody's verdict, and always a miss."""

@@ -19,11 +19,11 @@ from ..state.evaluation import Status
 from ..tools.harness import Harness
 from ..tools.harness_settings import HarnessSettings
 from ..tools.local import open_harness
+from ..tools.whole_file import write_whole
 from ..tools.work import floor_work
 from . import provenance
 from .bench_command import say
 from .diagnosis_set import COUNTERS, KnownKernel, Recorded, Recording, collect, load
-from .result_file import write_whole
 
 
 def record(harness: Harness, kernel: KnownKernel) -> Recorded:

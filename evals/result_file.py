@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from ..state.base import Record
 from ..state.errors import InvalidInput
+from ..tools.whole_file import write_whole
 
 Results = TypeVar("Results", bound=Record)
 
@@ -33,13 +34,6 @@ def read_results(path: Path, kind: type[Results]) -> Results | None:
 
 def write_results(path: Path, results: Record) -> None:
     write_whole(path, json.dumps(results.model_dump(), indent=1) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replaces a file in one step: readers see the old text or the new one."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    part.replace(path)
 
 
 @contextmanager

@@ -27,9 +27,9 @@ from ..state.errors import InfraError, WarpsmithError
 from ..state.evaluation import Status
 from ..tools.harness import Harness
 from ..tools.local import HarnessSettings, open_harness
+from ..tools.whole_file import write_whole
 from . import provenance
 from .bench_command import say
-from .result_file import write_whole
 
 FOLDER = Path(__file__).parent / "endurance"
 ILL_ONE_IN = 10

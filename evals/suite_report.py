@@ -16,7 +16,8 @@ from ..state.base import Record
 from ..state.errors import InvalidInput
 from ..state.scores import ProblemScore, fast_p, geometric_mean
 from ..state.trajectory import Result
-from .result_file import locked, write_whole
+from ..tools.whole_file import write_whole
+from .result_file import locked
 from .suite import SUITE, WIDER, Family, SuiteProblem
 
 # What a row says for each outcome of a run.

@@ -17,7 +17,8 @@ from ...sub_agents.llm.written import WrittenAnswer
 from ...sub_agents.models.protocol import Answer
 from ...tools.compiler_output import decisive_line
 from ...tools.harness import Harness
-from ..result_file import locked, write_whole
+from ...tools.whole_file import write_whole
+from ..result_file import locked
 from ..suite_report import STATUS
 
 

@@ -88,7 +88,7 @@ class Convolution:
 
     def _part(self, graph: Graph, dim: int, start: int, step: int, length: Size) -> Tensor | None:
         """A slice of its result, computed alone; None where that is no convolution."""
-        if dim < 2 or start * self.axes[dim - 2].stride > self.axes[dim - 2].padding:
+        if dim < 2 or length == 0 or start * self.axes[dim - 2].stride > self.axes[dim - 2].padding:
             return None
         axis = self.axes[dim - 2]
         padding, stride = axis.padding - start * axis.stride, axis.stride * step

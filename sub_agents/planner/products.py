@@ -113,8 +113,13 @@ def _einsum(op: Operator) -> Tensor:
         *_arranged(op.graph, one, other, [batch, rows, summed, columns]),
         *_arranged(op.graph, other, one, [batch, columns, summed, rows]),
     ]
-    # Best without copies, then in the order that the result is wanted in.
-    order, a, b = min(tried, key=lambda each: (not (viewable(each[1]) and viewable(each[2])), each[0] != list(result)))
+
+    def cost(arrangement: tuple[list[str], Tensor, Tensor]) -> tuple[bool, int, bool]:
+        # Best without copies, then with the largest matrices, then in the order that the result is wanted in.
+        order, *factors = arrangement
+        return not all(map(viewable, factors)), len(factors[0].shape), order != list(result)
+
+    order, a, b = min(tried, key=cost)
     sizes = dict(zip(left, tensors[0].shape, strict=True)) | dict(zip(right, tensors[1].shape, strict=True))
     apart = op.graph.reshape(product_of(op.graph, a, b, op.dtype), [sizes[c] for c in order])
     return op.graph.permute(apart, [order.index(c) for c in result])

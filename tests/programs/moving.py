@@ -254,6 +254,12 @@ case(
     weight=(4, 3, 3, 3),
 )
 case(
+    "convolved_and_cut_to_nothing",
+    lambda self, x: F.conv1d(x, self.weight)[..., :0],
+    lambda: [draw(2, 3, 20)],
+    weight=(4, 3, 3),
+)
+case(
     "convolved_and_cut_twice",
     lambda self, x: (lambda y: y[:, :, 1:] - y[:, :, :-1])(F.conv1d(x, self.weight, padding=1)),
     lambda: [draw(2, 3, 20)],

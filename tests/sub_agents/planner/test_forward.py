@@ -146,6 +146,22 @@ def test_what_fits_one_kernel_is_one_kernel(name: str) -> None:
     assert not plan.uncovered
 
 
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("einsum_permuted", [4, 6, 10]),
+        ("einsum_around", [3, 5, 24]),
+        ("einsum_behind", [3, 5, 24]),
+        ("einsum_heads", [4, 10, 18]),
+        ("einsum_both", [4, 5, 18]),
+    ],
+)
+def test_a_sum_over_factors_has_the_largest_matrices_that_need_no_copy(name: str, sizes: list[int]) -> None:
+    """With more in the batch than must be, a product would be one of vectors: slow, and right all the same."""
+    (step,) = (each for each in planned(name, fixed=True)[0].steps if isinstance(each, MatmulProgram))
+    assert sorted(int(size) for size in (step.m, step.n, step.k)) == sizes
+
+
 @pytest.mark.parametrize("name", ["mean_times_other", "square_matrix"])
 def test_a_broadcast_over_the_reduced_axis_stays_in_its_kernel(name: str) -> None:
     plan, _, _ = planned(name, fixed=True)
